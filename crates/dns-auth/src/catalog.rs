@@ -54,7 +54,12 @@ impl ServedZone {
 
     /// The same zone without views.
     pub(crate) fn without_lines(&self) -> ServedZone {
-        ServedZone { origin: self.origin.clone(), tree: self.tree.clone(), tables: self.tables.clone(), lines: None }
+        ServedZone {
+            origin: self.origin.clone(),
+            tree: self.tree.clone(),
+            tables: self.tables.clone(),
+            lines: None,
+        }
     }
 
     /// The views of it, if it has some.

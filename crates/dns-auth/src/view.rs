@@ -108,7 +108,8 @@ impl LineMaking<'_, '_> {
             }
         }
         let bounds = bounds(&chosen);
-        let held = before.as_ref().map(|(since, view)| Held { since, view, has_same_bounds: view.bounds == bounds });
+        let held =
+            before.as_ref().map(|(since, view)| Held { since, view, has_same_bounds: view.bounds == bounds });
         let trees = self.trees(&chosen, &bounds, &names, held.as_ref());
         let tables = self.tables(&trees[0], &chosen, &names, held.as_ref());
         let choices = trees.into_iter().enumerate().map(|(number, tree)| {
@@ -193,11 +194,10 @@ impl LineMaking<'_, '_> {
     ) -> Option<Chosen> {
         let shares_of = |records: &[Vec<u8>]| pool.shares(records.iter().map(|rdata| address_in(rdata)));
         let mut all = candidates.iter().map(|(ttl, records)| (*ttl, records, shares_of(records)));
-        let (ttl, records, shares) =
-            all.find(|(.., shares)| !shares.is_empty()).or_else(|| {
-                let (ttl, records) = candidates.first()?;
-                Some((*ttl, records, Pool::default().shares(records.iter().map(|_| None))))
-            })?;
+        let (ttl, records, shares) = all.find(|(.., shares)| !shares.is_empty()).or_else(|| {
+            let (ttl, records) = candidates.first()?;
+            Some((*ttl, records, Pool::default().shares(records.iter().map(|_| None))))
+        })?;
         let shares = shares.into_iter().map(|share| {
             let records: Vec<Vec<u8>> = share.members.iter().map(|place| records[*place].clone()).collect();
             let signer = self.of.data.signer();
@@ -247,9 +247,8 @@ impl LineMaking<'_, '_> {
         names: &BTreeSet<NameBuf>,
         held: Option<&Held<'_>>,
     ) -> Tables {
-        let is_own = |name: &NameBuf| {
-            !chosen.contains_key(name) && self.line.is_some_and(|line| line.has(name))
-        };
+        let is_own =
+            |name: &NameBuf| !chosen.contains_key(name) && self.line.is_some_and(|line| line.has(name));
         let varying = self.of.varying.iter().filter(|varying| !varying.chosen);
         let before = held.map(|held| (&held.view.tables, held.since.plain, &held.view.choices[0].tree));
         self.tables_of((tree, true), before, (names.iter(), &is_own), varying)

@@ -32,7 +32,8 @@ pub fn answer(octets: &[u8]) -> Answer {
     }
     let Some(status) = octets.get(STATUS..STATUS + 3) else { return Answer::Incomplete };
     let digits = status.iter().all(u8::is_ascii_digit).then_some(status);
-    let status = digits.and_then(|status| std::str::from_utf8(status).ok()).and_then(|text| text.parse().ok());
+    let status =
+        digits.and_then(|status| std::str::from_utf8(status).ok()).and_then(|text| text.parse().ok());
     match status {
         Some(status @ 100..=599) => Answer::Status(status),
         _ => Answer::Malformed,
@@ -56,7 +57,14 @@ mod tests {
 
     #[test]
     fn other_octets_are_no_answer() {
-        for octets in [&b"SSH-2.0"[..], b"HTTP/2 200", b"HTTP/1.1 abc", b"HTTP/1.1 +12", b"HTTP/1.1 999", b"HTTP/1.12 200"] {
+        for octets in [
+            &b"SSH-2.0"[..],
+            b"HTTP/2 200",
+            b"HTTP/1.1 abc",
+            b"HTTP/1.1 +12",
+            b"HTTP/1.1 999",
+            b"HTTP/1.12 200",
+        ] {
             assert_eq!(answer(octets), Answer::Malformed, "{octets:?}");
         }
     }
@@ -64,6 +72,9 @@ mod tests {
     #[test]
     fn a_request_names_the_host() {
         let text = String::from_utf8(request("www.example.com", "/health")).unwrap();
-        assert!(text.starts_with("GET /health HTTP/1.1\r\nHost: www.example.com\r\n") && text.ends_with("\r\n\r\n"));
+        assert!(
+            text.starts_with("GET /health HTTP/1.1\r\nHost: www.example.com\r\n")
+                && text.ends_with("\r\n\r\n")
+        );
     }
 }

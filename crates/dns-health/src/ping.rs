@@ -26,7 +26,8 @@ mod tests {
 
     #[test]
     fn only_the_reply_with_the_same_token_counts() {
-        for (to, reply) in [(IpAddr::from([192, 0, 2, 1]), 0), (IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1]), 129)] {
+        for (to, reply) in [(IpAddr::from([192, 0, 2, 1]), 0), (IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1]), 129)]
+        {
             let mut octets = request(to, 7);
             assert!(!is_reply(&octets, to, 7), "a request");
             octets[0] = reply;

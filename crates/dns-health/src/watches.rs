@@ -160,7 +160,10 @@ mod tests {
         watches.set(&[(3, POLICY)].into(), at(60));
         assert_eq!((watches.poll(at(60)), watches.on_checked(&1, false, at(60))), (None, None), "1 has gone");
         watches.on_checked(&3, true, at(70));
-        assert_eq!((watches.deadline(), watches.poll(at(149)), watches.poll(at(150))), (Some(at(150)), None, Some(3)));
+        assert_eq!(
+            (watches.deadline(), watches.poll(at(149)), watches.poll(at(150))),
+            (Some(at(150)), None, Some(3))
+        );
     }
 
     #[test]

@@ -149,7 +149,13 @@ impl<'k> Signer<'k> {
     }
 
     /// The data of the signatures of a set that some clients get in place of a zone's own; `None` if a key cannot sign.
-    pub fn sign_set(&self, owner: Name<'_>, rtype: Rtype, ttl: u32, records: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
+    pub fn sign_set(
+        &self,
+        owner: Name<'_>,
+        rtype: Rtype,
+        ttl: u32,
+        records: &[Vec<u8>],
+    ) -> Option<Vec<Vec<u8>>> {
         self.pen.sign(owner, &Set { rtype, ttl, records: records.to_vec(), is_signed: true })
     }
 

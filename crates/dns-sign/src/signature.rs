@@ -74,7 +74,11 @@ impl Pen<'_> {
     }
 
     /// Whether these are the signatures of all keys for a set of this type, and good for long enough.
-    pub(crate) fn are_good<'s>(&self, rtype: Rtype, mut signatures: impl ExactSizeIterator<Item = &'s [u8]>) -> bool {
+    pub(crate) fn are_good<'s>(
+        &self,
+        rtype: Rtype,
+        mut signatures: impl ExactSizeIterator<Item = &'s [u8]>,
+    ) -> bool {
         let signers = self.keys.signers(rtype);
         signatures.len() == signers.len()
             && signatures.all(|rdata| {

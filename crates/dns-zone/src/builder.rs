@@ -7,7 +7,8 @@ use crate::denial::Chain;
 use crate::index::Index;
 use crate::offset::Offset;
 use crate::tree::{
-    Marks, NEXT_LEN, NONE, Node, NodeEntry, NodeId, Rrset, RrsetEntry, Zone, node_flag, parent, record, type_covered,
+    Marks, NEXT_LEN, NONE, Node, NodeEntry, NodeId, Rrset, RrsetEntry, Zone, node_flag, parent, record,
+    type_covered,
 };
 use crate::versioned::{Array, Octets};
 

@@ -166,8 +166,7 @@ impl Overlay {
 
     /// What of it has no place in a zone. `signed_here` says that whoever serves the zone signs it, and these sets.
     pub fn misfits(&self, zone: &Zone, signed_here: bool) -> Vec<ZoneTextError> {
-        let misfit =
-            |set: &OverlaySet| Some(refused(set.place.clone(), set.misfit(zone, signed_here)?));
+        let misfit = |set: &OverlaySet| Some(refused(set.place.clone(), set.misfit(zone, signed_here)?));
         self.sets.iter().filter_map(misfit).collect()
     }
 }

@@ -13,6 +13,7 @@ mod lost_output;
 mod malformed;
 mod observe;
 mod orders;
+mod pools;
 mod query;
 mod reload;
 mod resolver;

@@ -19,8 +19,8 @@ use super::config_file::{AnswersTable, ConfigFile, DpdkTable, TcpTable, ZoneTabl
 use super::encrypted::encrypted;
 use super::guard_config::GuardConfig;
 use super::lines::{LineSpecs, ZoneLine};
-use super::pools::{PoolSpec, pools};
 use super::options::{BusyPoll, ResponderKind, Serve};
+use super::pools::{PoolSpec, pools};
 use super::privileges::explain_denial;
 use super::transfers::Transfers;
 

@@ -10,8 +10,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::config::Config;
-use super::line_table::LoadedLines;
 use super::health::Health;
+use super::line_table::LoadedLines;
 use super::load::{Choice, Clients, Loaded, load_catalog};
 use super::orders::{Order, Orders};
 use super::pools::Pools;

@@ -128,6 +128,16 @@ pub(crate) struct Clients {
     pub(crate) pools: Pools,
 }
 
+/// The addresses that a name has in its zone and in lines.
+pub(crate) fn addresses_at(zone: Option<&Zone>, data: &LineData, name: &NameBuf) -> BTreeSet<IpAddr> {
+    let node = zone.and_then(|zone| zone.find(name.as_name().as_bytes())).into_iter();
+    let own = node.flat_map(|node| node.rrsets()).filter(|set| ADDRESS_TYPES.contains(&set.rtype()));
+    let overlays = data.lines().iter().flat_map(|line| &line.overlays).flat_map(|layer| layer.at(name));
+    let of_lines = overlays.filter(|set| ADDRESS_TYPES.contains(&set.rtype)).flat_map(|set| &set.records);
+    let own = own.flat_map(|set| set.records()).filter_map(address_in);
+    own.chain(of_lines.filter_map(|rdata| address_in(rdata))).collect()
+}
+
 /// One line about a zone that was loaded.
 pub(crate) fn describe(spec: &ZoneSpec, zone: &Zone) -> String {
     format!(
@@ -269,28 +279,17 @@ impl Loaded {
     /// The addresses that are checked, and how.
     pub(crate) fn targets(&self, pools: &Pools) -> BTreeMap<Target, CheckSpec> {
         let mut targets = BTreeMap::new();
-        for lines in self.versions().filter_map(|version| version.served.lines()) {
-            let data = lines.data();
+        for version in self.versions() {
+            let Some(data) = version.served.lines().map(|lines| lines.data()) else { continue };
             for name in data.pools().keys() {
                 let Some(spec) = pools.of_name(name) else { continue };
                 let Some(check) = &spec.check else { continue };
                 let target = |address| Target { pool: Arc::clone(&spec.name), address };
-                let addresses = self.addresses(data, name);
+                let addresses = addresses_at(version.tree(), data, name);
                 targets.extend(addresses.into_iter().map(|address| (target(address), check.clone())));
             }
         }
         targets
-    }
-
-    /// The addresses that a name has in its zone and in lines.
-    fn addresses(&self, data: &LineData, name: &NameBuf) -> BTreeSet<IpAddr> {
-        let tree = self.catalog.find(name.as_name()).and_then(|served| served.tree().ok());
-        let sets = tree.and_then(|tree| tree.find(name.as_name().as_bytes())).into_iter();
-        let own = sets.flat_map(|node| node.rrsets()).filter(|set| ADDRESS_TYPES.contains(&set.rtype()));
-        let overlays = data.lines().iter().flat_map(|line| &line.overlays).flat_map(|layer| layer.at(name));
-        let of_lines = overlays.filter(|set| ADDRESS_TYPES.contains(&set.rtype)).flat_map(|set| &set.records);
-        let own = own.flat_map(|set| set.records()).filter_map(address_in);
-        own.chain(of_lines.filter_map(|rdata| address_in(rdata))).collect()
     }
 
     /// Versions whose signatures are renewed, with their numbers, and when to look again.
@@ -710,7 +709,8 @@ mod tests {
         let by_soa = zones.write("db", 0, "example. 60 SOA . . 1 2 3 4 5\nexample. 60 A x\n");
         let by_name = ZoneSpec::of(zones.directory.join("missing.zone"));
         let unknown = zones.write("db2", 0, "nonsense\n");
-        let loaded = load_catalog(&[by_soa, by_name, unknown], None, &Choice::default(), true, Clients::default());
+        let loaded =
+            load_catalog(&[by_soa, by_name, unknown], None, &Choice::default(), true, Clients::default());
         let placeholders: Vec<(String, Option<Unavailable>)> = loaded
             .catalog
             .zones()

@@ -92,9 +92,8 @@ fn pool(table: &PoolTable) -> Result<PoolSpec, ConfigError> {
     in_range("pool.names", table.names.len() as u64, 1, NAMES_MAX)?;
     let names = table.names.iter().map(|name| parse_domain("pool.names", name)).collect::<Result<_, _>>()?;
     let weight = |(text, weight): (&String, &u64)| {
-        let address: IpAddr = text
-            .parse()
-            .map_err(|_| form("pool.weights", text.clone(), "an address such as 192.0.2.1"))?;
+        let address: IpAddr =
+            text.parse().map_err(|_| form("pool.weights", text.clone(), "an address such as 192.0.2.1"))?;
         Ok((address, in_range("pool.weights", *weight, 0, WEIGHT_MAX)? as u32))
     };
     let weights: BTreeMap<IpAddr, u32> = table.weights.iter().map(weight).collect::<Result<_, _>>()?;
@@ -112,8 +111,11 @@ fn pool(table: &PoolTable) -> Result<PoolSpec, ConfigError> {
 
 fn check(table: &CheckTable, first_name: &str) -> Result<CheckSpec, ConfigError> {
     let port = |option, value| Ok::<u16, ConfigError>(in_range(option, value, 1, u16::MAX.into())? as u16);
-    let only_for_http =
-        [("check.port", table.port.is_some()), ("check.host", table.host.is_some()), ("check.status", table.status.is_some())];
+    let only_for_http = [
+        ("check.port", table.port.is_some()),
+        ("check.host", table.host.is_some()),
+        ("check.status", table.status.is_some()),
+    ];
     if let Some((option, _)) = only_for_http.iter().find(|(_, given)| *given && table.http.is_none()) {
         return Err(ConfigError::OnlyForHttp(option));
     }
@@ -152,7 +154,9 @@ fn printable(
     expected: &'static str,
 ) -> Result<String, ConfigError> {
     let is_printable = text.len() <= 255 && text.bytes().all(|octet| octet.is_ascii_graphic());
-    (is_printable && is_good(text)).then(|| text.to_owned()).ok_or_else(|| form(option, text.to_owned(), expected))
+    (is_printable && is_good(text))
+        .then(|| text.to_owned())
+        .ok_or_else(|| form(option, text.to_owned(), expected))
 }
 
 fn status(codes: &[u64]) -> Result<Vec<u16>, ConfigError> {
@@ -204,7 +208,10 @@ mod tests {
         let check = pools[0].check.clone().unwrap();
         let (path, host) = ("/health".to_owned(), "www.example.com".to_owned());
         assert_eq!(check.kind, CheckKind::Http { port: 80, path, host, status: vec![200] });
-        assert_eq!((check.interval, check.timeout), (Duration::from_millis(5000), Duration::from_millis(2000)));
+        assert_eq!(
+            (check.interval, check.timeout),
+            (Duration::from_millis(5000), Duration::from_millis(2000))
+        );
         assert_eq!((pools[0].answers, check.rise, check.fall), (Some(1), 2, 3));
     }
 
@@ -221,11 +228,20 @@ mod tests {
             (pool("check = { tcp = 0 }"), "check.tcp: 0 is out of range"),
             (pool("check = { tcp = 80, port = 8080 }"), "check.port: only checks by http have it"),
             (pool("check = { http = \"health\" }"), "check.http: \"health\" is not a path"),
-            (pool("check = { http = \"/\", host = \"a b\" }"), "check.host: \"a b\" is not the name of a host"),
+            (
+                pool("check = { http = \"/\", host = \"a b\" }"),
+                "check.host: \"a b\" is not the name of a host",
+            ),
             (pool("check = { http = \"/\", status = [99] }"), "check.status: 99 is out of range"),
-            (pool("check = { ping = true, interval-ms = 100, timeout-ms = 200 }"), "check.timeout-ms: 200 is out of range"),
+            (
+                pool("check = { ping = true, interval-ms = 100, timeout-ms = 200 }"),
+                "check.timeout-ms: 200 is out of range",
+            ),
             (pool("checks = 1"), "unknown field"),
-            (format!("{}{}", pool("answers = 1"), pool("answers = 1")), "pool.name: \"p\" is not a name that no other pool has"),
+            (
+                format!("{}{}", pool("answers = 1"), pool("answers = 1")),
+                "pool.name: \"p\" is not a name that no other pool has",
+            ),
             (
                 format!("{}{}", pool("answers = 1"), pool("answers = 1").replace("\"p\"", "\"q\"")),
                 "pool.names: a.test. is in pool p and in pool q",

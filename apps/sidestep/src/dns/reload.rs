@@ -232,6 +232,12 @@ impl Reloads<'_> {
         }
     }
 
+    /// Has tools know which lines and pools there are.
+    pub(crate) fn tell_configuration(&self) {
+        let (lines, pools) = (Arc::new(self.current.lines.clone()), Arc::clone(&self.current.pools));
+        self.states.with(|states| (states.lines, states.pools) = (lines, pools));
+    }
+
     fn pools(&self) -> Pools {
         Pools { specs: Arc::clone(&self.current.pools), health: self.health.clone() }
     }
@@ -244,6 +250,7 @@ impl Reloads<'_> {
 
     fn publish(&mut self, config: &Config, replacement: Loaded) {
         self.current = config.clone();
+        self.tell_configuration();
         // Pools may be others, and hosts may have changed while zones were read.
         let replacement = replacement.with_pools(&self.pools()).unwrap_or(replacement);
         self.current.transfers.secondaries.clone_from(&self.running.transfers.secondaries);

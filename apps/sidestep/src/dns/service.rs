@@ -129,6 +129,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         checker: Checker::new(health.clone(), events.sender()),
         health,
     };
+    reloads.tell_configuration();
     reloads.check_hosts();
     reloads.run();
     drop(control_socket);

@@ -97,7 +97,10 @@ impl Checker {
     /// Checks these from now on, and no others.
     pub(crate) fn check(&mut self, mut targets: Targets) {
         if targets.len() > TARGETS_MAX {
-            log::error!("pools have {} addresses to check, and only {TARGETS_MAX} are: the others count as up", targets.len());
+            log::error!(
+                "pools have {} addresses to check, and only {TARGETS_MAX} are: the others count as up",
+                targets.len()
+            );
             targets = targets.into_iter().take(TARGETS_MAX).collect();
         }
         let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -192,7 +195,8 @@ impl Checks {
         let now = self.clock.now();
         let mut same = self.targets.clone();
         same.retain(|target, spec| wanted.get(target) == Some(spec));
-        let policies = |targets: &Targets| targets.iter().map(|(target, spec)| (target.clone(), policy(spec))).collect();
+        let policies =
+            |targets: &Targets| targets.iter().map(|(target, spec)| (target.clone(), policy(spec))).collect();
         self.watches.set(&policies(&same), now);
         self.watches.set(&policies(&wanted), now);
         self.probes.retain(|_, running| same.contains_key(&running.target));

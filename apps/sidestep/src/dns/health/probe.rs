@@ -40,7 +40,12 @@ pub(super) enum Probe {
 
 impl Probe {
     /// Begins a check; an outcome if it has ended already.
-    pub(super) fn begin(kind: &CheckKind, to: IpAddr, token: usize, registry: &Registry) -> Result<Probe, Outcome> {
+    pub(super) fn begin(
+        kind: &CheckKind,
+        to: IpAddr,
+        token: usize,
+        registry: &Registry,
+    ) -> Result<Probe, Outcome> {
         let interest = Interest::READABLE | Interest::WRITABLE;
         let connect = |port: u16| {
             let mut stream = TcpStream::connect((to, port).into()).map_err(of_connection)?;
@@ -69,7 +74,9 @@ impl Probe {
     /// Does what is possible now; what came of it if that is the end.
     pub(super) fn go_on(&mut self) -> Option<Outcome> {
         let outcome = match self {
-            Probe::Tcp(stream) => is_connected(stream).map(|is| is.then(|| Outcome::Good("connected".to_owned()))),
+            Probe::Tcp(stream) => {
+                is_connected(stream).map(|is| is.then(|| Outcome::Good("connected".to_owned())))
+            }
             Probe::Http { stream, request, answer, expected } => exchange(stream, request, answer, expected),
             Probe::Ping { socket, to, token } => receive_reply(socket, *to, *token),
         };
@@ -147,7 +154,9 @@ fn exchange(
             }
             http::Answer::Status(status) => return failed(&format!("status {status}")),
             http::Answer::Malformed => return failed("the answer is not HTTP"),
-            http::Answer::Incomplete if count == 0 => return failed("the connection ended without an answer"),
+            http::Answer::Incomplete if count == 0 => {
+                return failed("the connection ended without an answer");
+            }
             http::Answer::Incomplete => {}
         }
     }
