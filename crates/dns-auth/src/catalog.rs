@@ -17,7 +17,7 @@ pub struct ServedZone {
     origin: NameBuf,
     tree: Result<Zone, Unavailable>,
     tables: Tables,
-    /// What depends on the line of the client.
+    /// What depends on the line of the client, and on weights and health.
     lines: Option<ZoneLines>,
 }
 
@@ -47,12 +47,22 @@ impl ServedZone {
         ServedZone { origin: NameBuf::from(zone.origin()), tree: Ok(zone), tables, lines: None }
     }
 
-    /// The same zone with variants.
+    /// The same zone with views.
     pub(crate) fn with_lines(self, lines: ZoneLines) -> ServedZone {
         ServedZone { lines: Some(lines), ..self }
     }
 
-    /// The variants that lines have, if they have some.
+    /// The same zone without views.
+    pub(crate) fn without_lines(&self) -> ServedZone {
+        ServedZone {
+            origin: self.origin.clone(),
+            tree: self.tree.clone(),
+            tables: self.tables.clone(),
+            lines: None,
+        }
+    }
+
+    /// The views of it, if it has some.
     pub fn lines(&self) -> Option<&ZoneLines> {
         self.lines.as_ref()
     }
@@ -94,12 +104,12 @@ pub struct Catalog {
     lines: Option<CatalogLines>,
 }
 
-/// Which variants of zones the clients of lines get.
+/// Which views of zones the clients of lines get.
 #[derive(Debug)]
 struct CatalogLines {
     lines: Arc<Lines>,
-    /// For each zone with variants, by line.
-    variants: Vec<Box<[u16]>>,
+    /// For each zone with views, by line.
+    views: Vec<Box<[u16]>>,
 }
 
 impl Catalog {
@@ -124,9 +134,9 @@ impl Catalog {
     /// The same zones for clients of these lines.
     #[must_use]
     pub fn by_lines(self, lines: &Arc<Lines>) -> Catalog {
-        let of = |zone: &Arc<ServedZone>| zone.lines().map(|variants| variants.by_line(lines));
-        let variants = self.zones.iter().map(|zone| of(zone).unwrap_or_default()).collect();
-        Catalog { lines: Some(CatalogLines { lines: Arc::clone(lines), variants }), ..self }
+        let of = |zone: &Arc<ServedZone>| zone.lines().map(|views| views.by_line(lines));
+        let views = self.zones.iter().map(|zone| of(zone).unwrap_or_default()).collect();
+        Catalog { lines: Some(CatalogLines { lines: Arc::clone(lines), views }), ..self }
     }
 
     /// The lines of clients, if there are any.
@@ -135,21 +145,30 @@ impl Catalog {
         self.lines.as_ref().map(|lines| &lines.lines)
     }
 
-    /// The number of the variant of a zone that clients of a line get; 0 is the plain zone.
+    /// The number of the view of a zone that clients of a line get; 0 is the plain zone.
     #[inline(always)]
-    pub(crate) fn variant(&self, zone: u32, line: Option<LineId>) -> u16 {
-        let (Some(lines), Some(line)) = (&self.lines, line) else { return 0 };
-        lines.variants[zone as usize].get(usize::from(line.0)).copied().unwrap_or(0)
+    pub(crate) fn view(&self, zone: u32, line: Option<LineId>) -> u16 {
+        let own = self.lines.as_ref().zip(line).and_then(|(lines, line)| {
+            let views = &lines.views[zone as usize];
+            views.get(usize::from(line.0)).copied()
+        });
+        own.unwrap_or_else(|| self.zones[zone as usize].lines().map_or(0, ZoneLines::everybody))
     }
 
     /// The tree of the zone at this place in [`Catalog::zones`] for a client.
     pub(crate) fn tree_for(&self, zone: u32, asker: &Asker) -> Result<&Zone, Unavailable> {
         let served = &self.zones[zone as usize];
-        let variant = served.lines().and_then(|lines| {
-            let number = self.variant(zone, asker.find(self).line);
-            lines.variant(number)
+        let view = served.lines().and_then(|lines| {
+            let number = self.view(zone, asker.find(self).line);
+            lines.view(number)
         });
-        variant.map_or_else(|| served.tree(), |variant| Ok(&variant.tree))
+        view.map_or_else(|| served.tree(), |view| Ok(view.tree(asker.draw)))
+    }
+
+    /// What keys its hashes, drawn by chance.
+    #[inline(always)]
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
     }
 
     /// Marks every zone above each zone.

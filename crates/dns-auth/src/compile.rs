@@ -1,16 +1,16 @@
 //! From a zone tree to its answer table.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use dns_wire::{LabelStarts, Name, NameBuf, Rcode, Rtype};
 use dns_zone::builder::is_service_binding;
-use dns_zone::{Changed, Node, NodeId, Rrset, Zone};
+use dns_zone::{Changed, Marks, Node, NodeId, Rrset, Zone};
 
 use crate::catalog::ServedZone;
-use crate::lines::{LineData, LineOverlays, Variant, ZoneLines};
+use crate::lines::{LineData, Varying, ZoneLines};
 use crate::resolve::{Resolution, Scratch, Wanted, Zones, resolve};
 use crate::table::{AnswerTable, Entry, TableBuilder, Tables, flag};
+use crate::view::{Making, Since};
 use crate::writer::TO_QNAME;
 
 /// Compiles the answers of `zone` that depend on no other zone: for each name with authoritative data each of its types,
@@ -22,21 +22,55 @@ pub fn compile(zone: Zone) -> ServedZone {
     ServedZone::new(zone, tables)
 }
 
-/// As [`compile`], for a zone in which lines have records. What of these has no place in the zone is left out: see [`LineData::misfits`].
+/// As [`compile`], for a zone with views. What of `data` has no place in the zone is left out: see [`LineData::misfits`].
 pub fn compile_with_lines(zone: Zone, data: &Arc<LineData>) -> ServedZone {
-    let zone = data.mark(Changed { zone, names: None }).zone;
-    let Compiled { tables, varying } = compile_all(&zone);
-    let variants = compile_variants(&zone, data, &varying);
-    ServedZone::new(zone, tables).with_lines(variants)
+    compile_marked(data.mark_all(&zone, None).zone, data)
 }
 
-/// Compiles what a [`ZoneEditor`](dns_zone::ZoneEditor) has made of `before`: only the answers of names that may have changed, and those that lines
-/// have of their own.
+fn compile_marked(zone: Zone, data: &Arc<LineData>) -> ServedZone {
+    let Compiled { tables, varying } = compile_all(&zone);
+    let made = Making { plain: &zone, data, varying: &varying, is_changed: false }.views(None);
+    let lines = ZoneLines { data: Arc::clone(data), views: made, varying: varying.into() };
+    ServedZone::new(zone, tables).with_lines(lines)
+}
+
+/// Compiles what a [`ZoneEditor`](dns_zone::ZoneEditor) has made of `before`: only the answers of names that may have changed, also in views.
 pub fn compile_changed(before: &ServedZone, changed: Changed) -> ServedZone {
-    let Some(lines) = before.lines() else { return compile_names(before, changed) };
-    let changed = lines.data().mark(changed);
-    let variants = compile_variants(&changed.zone, lines.data(), &[]);
-    compile_names(before, changed).with_lines(variants)
+    let Some((lines, old)) = before.lines().zip(before.tree().ok()) else {
+        return compile_names(before, changed);
+    };
+    let data = lines.data();
+    let (changed, names) = data.mark_changed(old, changed);
+    if changed.names.is_none() || has_signed_table(&changed.zone) != before.tables().signed.is_some() {
+        return compile_marked(changed.zone, data);
+    }
+    let since = Since { plain: old, views: &lines.views, names: &names };
+    let plain = changed.zone.clone();
+    let views = Making { plain: &plain, data, varying: &[], is_changed: true }.views(Some(&since));
+    let lines = ZoneLines { data: Arc::clone(data), views, varying: [].into() };
+    compile_names(before, changed).with_lines(lines)
+}
+
+/// The same version of a zone with views that are made of something else; without any if `data` is empty. Only what may be others is compiled.
+pub fn compile_views(before: &ServedZone, data: &Arc<LineData>) -> ServedZone {
+    let Ok(tree) = before.tree() else { return before.without_lines() };
+    let held = before.lines();
+    let marked = data.mark_all(tree, held.map(|lines| &**lines.data()));
+    let is_marked = marked.names.as_ref().is_some_and(Vec::is_empty);
+    match held.filter(|_| is_marked && !data.is_empty()) {
+        None if data.is_empty() && is_marked => before.without_lines(),
+        None if data.is_empty() => compile(marked.zone),
+        None => compile_marked(marked.zone, data),
+        Some(lines) => {
+            let names = lines.data().differing_pools(data);
+            let since = Since { plain: tree, views: &lines.views, names: &names };
+            let is_changed = before.tables().is_changed;
+            let making = Making { plain: tree, data, varying: &lines.varying, is_changed };
+            let views = making.views(lines.data().has_same_lines(data).then_some(&since));
+            let lines = ZoneLines { data: Arc::clone(data), views, varying: Arc::clone(&lines.varying) };
+            before.without_lines().with_lines(lines)
+        }
+    }
 }
 
 /// The plain zone behind `before`.
@@ -52,10 +86,10 @@ fn compile_names(before: &ServedZone, changed: Changed) -> ServedZone {
     ServedZone::new(changed.zone, Tables { plain, signed, is_changed: true })
 }
 
-/// Tables, and what in them depends on the lines of other names than its own.
+/// Tables, and what in them depends on views at other names than its own.
 struct Compiled {
     tables: Tables,
-    varying: Vec<(NodeId, Rtype)>,
+    varying: Vec<Varying>,
 }
 
 fn compile_all(zone: &Zone) -> Compiled {
@@ -64,20 +98,7 @@ fn compile_all(zone: &Zone) -> Compiled {
     Compiled { tables: Tables { plain, signed, is_changed: false }, varying }
 }
 
-/// The variants of `marked`: for each line the answers at names where it has records, and those of `varying`.
-fn compile_variants(marked: &Zone, data: &Arc<LineData>, varying: &[(NodeId, Rtype)]) -> ZoneLines {
-    let variant = |(line, tree): (&LineOverlays, Zone)| {
-        let compiler =
-            |dnssec| Compiler::with(TableBuilder::with_capacity(0, 0, tree.hash_seed()), &tree, dnssec);
-        let table = |dnssec| compiler(dnssec).variant(marked, line.names(), varying);
-        let signed = has_signed_table(&tree).then(|| table(true));
-        let tables = Tables { plain: table(false), signed, is_changed: false };
-        Variant { line: Arc::clone(&line.line), tables, tree }
-    };
-    ZoneLines { data: Arc::clone(data), variants: data.trees(marked).map(variant).collect() }
-}
-
-fn has_signed_table(zone: &Zone) -> bool {
+pub(crate) fn has_signed_table(zone: &Zone) -> bool {
     zone.is_signed() || zone.denial().is_some()
 }
 
@@ -86,13 +107,15 @@ fn is_plain(node: Node<'_>) -> bool {
     !node.is_occluded() && !node.is_cut() && !node.is_hashed()
 }
 
-struct Compiler<'z> {
+pub(crate) struct Compiler<'z> {
     zone: &'z Zone,
     table: TableBuilder,
     scratch: Scratch,
     dnssec: bool,
-    /// Answers so far that depend on the lines of other names than the question's.
-    varying: Vec<(NodeId, Rtype)>,
+    /// Whether the table is for all draws, so that it has no answers by choice.
+    for_all_draws: bool,
+    /// Answers so far that depend on views at other names than the question's.
+    varying: Vec<Varying>,
     /// Types of the entries that the last node got.
     inserted: Vec<u16>,
     message: Box<[u8; 65_535]>,
@@ -120,35 +143,55 @@ impl<'z> Compiler<'z> {
         Compiler::with(TableBuilder::after(before), zone, dnssec)
     }
 
-    fn with(table: TableBuilder, zone: &'z Zone, dnssec: bool) -> Compiler<'z> {
-        let (scratch, varying, inserted) = Default::default();
-        Compiler { zone, table, scratch, dnssec, varying, inserted, message: Box::new([0; 65_535]) }
+    pub(crate) fn with(table: TableBuilder, zone: &'z Zone, dnssec: bool) -> Compiler<'z> {
+        let (scratch, varying, inserted, for_all_draws) = Default::default();
+        let message = Box::new([0; 65_535]);
+        Compiler { zone, table, scratch, dnssec, for_all_draws, varying, inserted, message }
+    }
+
+    /// For a table that is the same for all draws.
+    pub(crate) fn for_all_draws(self, for_all_draws: bool) -> Compiler<'z> {
+        Compiler { for_all_draws, ..self }
     }
 
     /// The table of all names, and what varies in it besides the names that are marked.
-    fn all(mut self) -> (AnswerTable, Vec<(NodeId, Rtype)>) {
+    fn all(mut self) -> (AnswerTable, Vec<Varying>) {
         self.zone.nodes().filter(|node| is_plain(*node)).for_each(|node| self.node(node));
         (self.table.finish(), self.varying)
     }
 
-    /// The table of a variant of `marked`, in which `names` are others.
-    fn variant(
+    /// The table of a view of `plain`: with entries for those of `names` that are its own, and for those of `varying` that lead to other names. Of a
+    /// table that began with entries, `old` are the zone and the view that it was made of.
+    pub(crate) fn view<'n>(
         mut self,
-        marked: &'z Zone,
-        names: BTreeSet<&NameBuf>,
-        varying: &[(NodeId, Rtype)],
+        plain: &Zone,
+        old: Option<(&Zone, &Zone)>,
+        (names, is_own): (impl Iterator<Item = &'n NameBuf>, &dyn Fn(&NameBuf) -> bool),
+        varying: impl Iterator<Item = &'n Varying>,
     ) -> AnswerTable {
-        for name in &names {
-            let find = |zone| Zone::find(zone, name.as_name().as_bytes()).filter(|node| is_plain(*node));
-            let Some((own, plain)) = find(self.zone).zip(find(marked)) else { continue };
-            self.node(own);
-            self.absent(own, plain);
+        let find = |zone: &'z Zone, name: &NameBuf| {
+            zone.find(name.as_name().as_bytes()).filter(|node| is_plain(*node))
+        };
+        for name in names {
+            let trees = old.into_iter().flat_map(|(plain, view)| [plain, view]);
+            trees.filter_map(|tree| tree.find(name.as_name().as_bytes())).for_each(|node| self.remove(node));
+            let other = plain.find(name.as_name().as_bytes()).filter(|node| is_plain(*node));
+            let both = find(self.zone, name).zip(other).filter(|_| is_own(name));
+            if let Some((own, other)) = both {
+                self.node(own);
+                self.absent(own, other);
+            }
         }
-        for (id, rtype) in varying {
-            let has_own = |node: &Node<'_>| names.contains(&NameBuf::from(name_of(*node)));
-            let Some(node) = marked.live_node(*id).filter(|node| !has_own(node)) else { continue };
+        for Varying { node, rtype, .. } in varying {
+            let Some(node) = plain.live_node(*node).filter(|node| !is_own(&name_of(*node).into())) else {
+                continue;
+            };
             let mut octets = [0; 255];
-            self.composed((lowercase(node.name(), &mut octets), None), *rtype);
+            let name = lowercase(node.name(), &mut octets);
+            if old.is_some() {
+                self.table.remove(name, rtype.0);
+            }
+            self.composed((name, None), *rtype);
         }
         self.table.finish()
     }
@@ -160,7 +203,7 @@ impl<'z> Compiler<'z> {
         let name = lowercase(own.name(), &mut octets);
         for rtype in types_of(other).filter(|rtype| is_compiled(*rtype)) {
             if !self.inserted.contains(&rtype.0) {
-                let flags = flag::VARIES | flag::ABSENT;
+                let flags = marked(other.marks()) | flag::ABSENT;
                 self.table.insert(rtype.0, Entry { counts: [0; 3], flags, name, body: &[] });
             }
         }
@@ -220,7 +263,7 @@ impl<'z> Compiler<'z> {
         }
         let entry = Entry {
             counts: [rrset.count() + signatures.map_or(0, Rrset::count), 0, 0],
-            flags: varies(node.is_varied())
+            flags: marked(node.marks())
                 | match (rrset.count(), signatures) {
                     (1, _) => 0,
                     (_, None) => flag::ROTATABLE,
@@ -247,19 +290,26 @@ impl<'z> Compiler<'z> {
         let chained = if found.hops > 1 { flag::CHAINED | flag::DEPENDENT } else { 0 };
         let ordered = if found.counts.answer > 1 { flag::ORDERED } else { 0 };
         let dependent = if has_targets(rtype) { flag::DEPENDENT } else { 0 };
-        if found.varies {
-            self.varying.extend(node.map(|node| (node, rtype)));
+        let marks = Marks { varied: found.varies, chosen: found.chosen };
+        if marks != Marks::default() {
+            self.varying.extend(node.map(|node| Varying { node, rtype, chosen: found.chosen }));
+        }
+        if found.chosen && self.for_all_draws {
+            let flags = marked(marks) | flag::ABSENT;
+            return self.table.insert(rtype.0, Entry { counts: [0; 3], flags, name, body: &[] });
         }
         let counts = [found.counts.answer, found.counts.authority, found.counts.additional];
         let body = &self.message[start..found.end];
-        let flags = ordered | chained | dependent | varies(found.varies);
+        let flags = ordered | chained | dependent | marked(marks);
         self.table.insert(rtype.0, Entry { counts, flags, name, body });
         self.inserted.push(rtype.0);
     }
 }
 
-fn varies(varies: bool) -> u8 {
-    if varies { flag::VARIES } else { 0 }
+/// What an entry says of the marks of the names that its answer is from.
+fn marked(marks: Marks) -> u8 {
+    let flag = |is_set: bool, flag| if is_set { flag } else { 0 };
+    flag(marks.varied, flag::VARIES) | flag(marks.chosen, flag::CHOSEN)
 }
 
 /// Types that have entries at a node: those of its sets, and of a CNAME those that lead on.

@@ -16,18 +16,21 @@ mod due;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod lines;
+pub mod pools;
 mod proof;
 pub mod resolve;
 pub mod responder;
 pub mod settings;
 mod subnet;
 pub mod table;
+mod view;
 pub mod writer;
 
 pub use catalog::{Catalog, ServedZone, Unavailable};
 pub use counters::{Counters, Dropped, Transport};
 #[doc(hidden)]
 pub use fuzz::fuzz_message;
-pub use lines::{LineData, LineOverlays};
+pub use lines::{LineData, LineOverlays, SignSets};
+pub use pools::Pool;
 pub use responder::{Outcome, Prepared, Responder};
 pub use settings::Settings;

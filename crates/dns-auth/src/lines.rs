@@ -1,26 +1,39 @@
-//! What of a zone depends on the line of the client.
+//! What of a zone depends on the line of the client, and on weights and health.
 //!
-//! A zone with lines has a variant for each line that has records of its own there: a tree that shares with the plain one what both have, and a table
-//! of the answers that differ. Which one answers is decided behind the look-up in the plain table, and only where that says that it matters.
+//! Such a zone has *views*: one for each line that has records of its own there, and where there are pools one for everybody else. A view is a tree
+//! that shares with the plain one what both have, and a table of the answers that differ. Where an answer gives some of several addresses, a view has
+//! *choices*: trees and tables, each for a range of draws. Which one answers is decided behind the look-up in the plain table, and only where that
+//! says that it matters.
 
 use std::cell::OnceCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use dns_lines::{Found, LineId, Lines};
-use dns_wire::NameBuf;
-use dns_zone::overlay::{Overlay, mark, varied};
+use dns_wire::{NameBuf, Rtype};
+use dns_zone::overlay::{Overlay, OverlaySet};
 use dns_zone::text::ZoneTextError;
-use dns_zone::{Changed, Zone};
+use dns_zone::{Changed, Marks, Node, NodeId, Zone, ZoneEditor};
 
 use crate::catalog::Catalog;
-use crate::table::Tables;
+use crate::pools::{ADDRESS_TYPES, Pool};
+use crate::view::View;
 
-/// The records that lines have in a zone.
+/// Makes the signatures of record sets that views have in place of a signed zone's.
+pub trait SignSets: Debug + Send + Sync {
+    /// The data of the RRSIG records of a set; none if it cannot be signed.
+    fn sign(&self, owner: &NameBuf, rtype: Rtype, ttl: u32, records: &[Vec<u8>]) -> Vec<Vec<u8>>;
+}
+
+/// The records that lines have in a zone, and which of its addresses are given by weight and health.
 #[derive(Clone, Debug, Default)]
 pub struct LineData {
     lines: Vec<LineOverlays>,
+    pools: BTreeMap<NameBuf, Arc<Pool>>,
+    /// If who serves the zone signs it.
+    signer: Option<Arc<dyn SignSets>>,
 }
 
 /// What a line has.
@@ -33,21 +46,70 @@ pub struct LineOverlays {
 }
 
 impl LineOverlays {
-    /// The names at which the line has records.
-    pub(crate) fn names(&self) -> BTreeSet<&NameBuf> {
-        self.overlays.iter().flat_map(|overlay| overlay.sets()).map(|set| &set.owner).collect()
+    /// Whether it has records at a name.
+    pub(crate) fn has(&self, name: &NameBuf) -> bool {
+        self.overlays.iter().any(|overlay| !overlay.at(name).is_empty())
     }
 }
 
 impl LineData {
     /// Of these lines, each once.
     pub fn new(lines: Vec<LineOverlays>) -> LineData {
-        LineData { lines }
+        LineData { lines, ..LineData::default() }
+    }
+
+    /// The same with pools, by the names whose addresses they are about.
+    #[must_use]
+    pub fn with_pools(&self, pools: BTreeMap<NameBuf, Arc<Pool>>) -> LineData {
+        LineData { pools, ..self.clone() }
+    }
+
+    /// The same for a zone that is signed here.
+    #[must_use]
+    pub fn signed_by(&self, signer: Arc<dyn SignSets>) -> LineData {
+        LineData { signer: Some(signer), ..self.clone() }
     }
 
     /// What each line has.
     pub fn lines(&self) -> &[LineOverlays] {
         &self.lines
+    }
+
+    /// The pools, by the names whose addresses they are about.
+    pub fn pools(&self) -> &BTreeMap<NameBuf, Arc<Pool>> {
+        &self.pools
+    }
+
+    /// Who makes signatures.
+    pub(crate) fn signer(&self) -> Option<&Arc<dyn SignSets>> {
+        self.signer.as_ref()
+    }
+
+    /// Whether nothing depends on it.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty() && self.pools.is_empty()
+    }
+
+    /// Whether lines have the same records, and the same signer.
+    pub(crate) fn has_same_lines(&self, other: &LineData) -> bool {
+        let is_same = |(one, other): (&LineOverlays, &LineOverlays)| {
+            let mut overlays = one.overlays.iter().zip(&other.overlays);
+            one.line == other.line
+                && one.overlays.len() == other.overlays.len()
+                && overlays.all(|(one, other)| Arc::ptr_eq(one, other))
+        };
+        let has_same_signer = match (&self.signer, &other.signer) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        let mut lines = self.lines.iter().zip(&other.lines);
+        self.lines.len() == other.lines.len() && lines.all(is_same) && has_same_signer
+    }
+
+    /// The names whose pools are others than those of `other`.
+    pub(crate) fn differing_pools(&self, other: &LineData) -> BTreeSet<NameBuf> {
+        let names = self.pools.keys().chain(other.pools.keys());
+        names.filter(|name| self.pools.get(*name) != other.pools.get(*name)).cloned().collect()
     }
 
     /// Each overlay once.
@@ -61,69 +123,141 @@ impl LineData {
         all.into_iter().map(|overlay| &**overlay).collect()
     }
 
-    /// What of it has no place in a zone.
-    pub fn misfits(&self, zone: &Zone) -> Vec<ZoneTextError> {
-        self.overlays().into_iter().flat_map(|overlay| overlay.misfits(zone)).collect()
+    /// What of it has no place in a zone. `signed_here` says that whoever serves the zone signs it.
+    pub fn misfits(&self, zone: &Zone, signed_here: bool) -> Vec<ZoneTextError> {
+        self.overlays().into_iter().flat_map(|overlay| overlay.misfits(zone, signed_here)).collect()
     }
 
-    /// A zone with marks at the names where lines have records.
-    pub(crate) fn mark(&self, changed: Changed) -> Changed {
-        let marked = mark(&changed.zone, &self.overlays());
-        let names = changed.names.zip(marked.names).map(|(mut names, more)| {
-            names.extend(more);
-            names.sort_unstable();
-            names.dedup();
-            names
+    /// The names about which it may have a say.
+    pub(crate) fn names(&self) -> BTreeSet<&NameBuf> {
+        let overlays = self.overlays().into_iter();
+        overlays.flat_map(Overlay::sets).map(|set| &set.owner).chain(self.pools.keys()).collect()
+    }
+
+    /// Those of them that are at or below a name.
+    fn names_below<'s>(&'s self, name: &'s NameBuf) -> impl Iterator<Item = &'s NameBuf> {
+        let overlays = self.overlays().into_iter();
+        let is_below = |(other, _): &(&NameBuf, _)| other.as_name().ends_with(name.as_name());
+        let pools = self.pools.range(name..).take_while(is_below).map(|(name, _)| name);
+        overlays.flat_map(|overlay| overlay.at_and_below(name)).map(|set| &set.owner).chain(pools)
+    }
+
+    /// What answers about a name depend on.
+    fn marks(&self, zone: &Zone, name: &NameBuf) -> Marks {
+        let signed_here = self.signer.is_some();
+        let sets = self.overlays().into_iter().flat_map(|overlay| overlay.at(name));
+        let fitting: Vec<&OverlaySet> = sets.filter(|set| set.fits(zone, signed_here)).collect();
+        let has_addresses = |node: Node<'_>| {
+            let is_own = !node.is_occluded() && !node.is_cut() && !node.is_hashed();
+            is_own && ADDRESS_TYPES.iter().any(|rtype| node.rrset(*rtype).is_some())
+        };
+        // Without keys it is not for us to give another set than the one that was signed.
+        let is_pooled = self.pools.contains_key(name) && (signed_here || !zone.is_signed());
+        let of_lines = || fitting.iter().any(|set| ADDRESS_TYPES.contains(&set.rtype));
+        let of_zone = || zone.find(name.as_name().as_bytes()).is_some_and(has_addresses);
+        Marks { varied: !fitting.is_empty(), chosen: is_pooled && (of_zone() || of_lines()) }
+    }
+
+    /// A zone with the marks that these names are to have.
+    fn mark_names<'n>(&self, zone: &Zone, names: impl Iterator<Item = &'n NameBuf>) -> Changed {
+        let mut editor = ZoneEditor::new(zone);
+        for name in names {
+            // Names that are too many for their numbers are left out.
+            let _ = editor.mark(name.as_name(), self.marks(zone, name));
+        }
+        editor.finish().expect("marks leave the SOA where it is")
+    }
+
+    /// A zone with marks at all names that have some, or had some by `before`.
+    pub(crate) fn mark_all(&self, zone: &Zone, before: Option<&LineData>) -> Changed {
+        let old = before.into_iter().flat_map(LineData::names);
+        self.mark_names(zone, self.names().into_iter().chain(old))
+    }
+
+    /// The next version of a zone with its marks, where only those of changed names may be others. Then, the names that may be others in views.
+    pub(crate) fn mark_changed(&self, old: &Zone, changed: Changed) -> (Changed, BTreeSet<NameBuf>) {
+        let Some(ids) = changed.names else { return (self.mark_all(&changed.zone, None), BTreeSet::new()) };
+        let zone = changed.zone;
+        let mut names: BTreeSet<NameBuf> = ids.iter().map(|id| NameBuf::from(zone.name(*id))).collect();
+        let hides = |zone: &Zone, name: &NameBuf| {
+            let node = zone.find(name.as_name().as_bytes());
+            node.is_some_and(|node| node.is_cut() || node.has_dname())
+        };
+        let unhidden = names.iter().filter(|name| hides(old, name) != hides(&zone, name));
+        let below: Vec<NameBuf> = unhidden.flat_map(|name| self.names_below(name)).cloned().collect();
+        names.extend(below);
+        let marked = self.mark_names(&zone, names.iter());
+        let names_of = |marked: &Changed| {
+            let ids = marked.names.iter().flatten();
+            ids.map(|id| NameBuf::from(marked.zone.name(*id))).collect::<Vec<_>>()
+        };
+        names.extend(names_of(&marked));
+        let ids = marked.names.map(|more| {
+            let mut all: Vec<NodeId> = [ids, more].concat();
+            all.sort_unstable();
+            all.dedup();
+            all
         });
-        Changed { zone: marked.zone, names }
-    }
-
-    /// The trees of all variants, in the order of the lines.
-    pub(crate) fn trees(&self, marked: &Zone) -> impl Iterator<Item = (&LineOverlays, Zone)> {
-        self.lines.iter().map(|line| {
-            let overlays: Vec<&Overlay> = line.overlays.iter().map(|overlay| &**overlay).collect();
-            (line, varied(marked, &overlays))
-        })
+        (Changed { zone: marked.zone, names: ids }, names)
     }
 }
 
-/// The variants of a zone.
+/// The views of a zone.
 #[derive(Debug)]
 pub struct ZoneLines {
     /// What they are made of.
     pub(crate) data: Arc<LineData>,
-    pub(crate) variants: Vec<Variant>,
+    /// That for everybody else in front, if there are pools.
+    pub(crate) views: Vec<View>,
+    /// Plain answers that depend on other names than their own, at which views differ; those of a table that was changed are not known.
+    pub(crate) varying: Arc<[Varying]>,
 }
 
-/// A zone as clients of a line see it.
-#[derive(Debug)]
-pub(crate) struct Variant {
-    pub(crate) line: Arc<str>,
-    pub(crate) tree: Zone,
-    /// The answers that are others than those of the plain zone.
-    pub(crate) tables: Tables,
+/// A plain answer that depends on other names, at which views differ.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Varying {
+    pub(crate) node: NodeId,
+    pub(crate) rtype: Rtype,
+    /// Whether on a choice among their addresses, too.
+    pub(crate) chosen: bool,
 }
 
 impl ZoneLines {
-    /// What the variants are made of.
+    /// What the views are made of.
     pub fn data(&self) -> &Arc<LineData> {
         &self.data
     }
 
-    /// For each line, the number of the variant that its clients get, from 1; 0 is the plain zone.
+    /// The number of the view that clients of no line get, or of one that has nothing here.
+    pub(crate) fn everybody(&self) -> u16 {
+        u16::from(self.views.first().is_some_and(|view| view.line.is_none()))
+    }
+
+    /// For each line, the number of the view that its clients get, from 1; 0 is the plain zone.
     pub(crate) fn by_line(&self, lines: &Lines) -> Box<[u16]> {
-        let variant_of = |line: &str| self.variants.iter().position(|variant| *variant.line == *line);
+        let view_of = |line: &str| self.views.iter().position(|view| view.line.as_deref() == Some(line));
         let ids = (0..lines.lines().len()).map(|number| LineId(number as u16)); // Lines are numbered in 16 bits.
         let number = |id| {
-            lines.chain(id).find_map(|(_, line)| variant_of(&line.name)).map_or(0, |place| place as u16 + 1)
+            let own = lines.chain(id).find_map(|(_, line)| view_of(&line.name));
+            own.map_or(self.everybody(), |place| place as u16 + 1)
         };
         ids.map(number).collect()
     }
 
-    /// The variant of this number; `None` for the plain zone.
+    /// The view of this number; `None` for the plain zone.
     #[inline(always)]
-    pub(crate) fn variant(&self, number: u16) -> Option<&Variant> {
-        self.variants.get(usize::from(number).wrapping_sub(1))
+    pub(crate) fn view(&self, number: u16) -> Option<&View> {
+        self.views.get(usize::from(number).wrapping_sub(1))
+    }
+
+    /// The record sets that views have at names which depend on them, with the signatures that cover each: type, and data of the RRSIG records.
+    pub fn signatures(&self) -> impl Iterator<Item = (Rtype, Vec<&[u8]>)> {
+        self.views.iter().flat_map(move |view| view.signatures(&self.data))
+    }
+
+    /// Octets of memory, without what trees have.
+    pub fn memory(&self) -> usize {
+        self.views.iter().map(View::memory).sum()
     }
 }
 
@@ -132,12 +266,14 @@ pub struct Asker {
     /// `None` where there are no lines.
     address: Option<IpAddr>,
     found: OnceCell<Found>,
+    /// Chooses among addresses that are given by weight.
+    pub(crate) draw: u32,
 }
 
 impl Asker {
     /// A client at this address; `None` if nothing depends on it.
-    pub(crate) fn new(address: Option<IpAddr>) -> Asker {
-        Asker { address, found: OnceCell::new() }
+    pub(crate) fn new(address: Option<IpAddr>, draw: u32) -> Asker {
+        Asker { address, found: OnceCell::new(), draw }
     }
 
     /// Its line.

@@ -85,6 +85,8 @@ pub struct Resolution {
     pub unavailable: Option<Unavailable>,
     /// The answer depends on the line of the client.
     pub varies: bool,
+    /// The answer has, or could have, some of several addresses by weight and health.
+    pub chosen: bool,
 }
 
 /// What an answer is asked for besides the name.
@@ -119,6 +121,7 @@ pub fn resolve<'a>(
         left_zones: false,
         unavailable: None,
         varies: false,
+        chosen: false,
     };
     let empty = writer.mark();
     let (visited, dnames) = (ArrayVec::new(), ArrayVec::new());
@@ -258,7 +261,7 @@ impl<'a> Walk<'_, '_, 'a> {
         missing: Option<Missing<'_, 'a>>,
     ) -> Result<Step<'a>, Full> {
         let qtype = self.wanted.qtype;
-        self.resolution.varies |= node.is_varied();
+        self.note_marks(node);
         let mut rrsets = node.rrsets().filter(|rrset| qtype == Rtype::ANY || rrset.rtype() == qtype);
         let cname = || node.has_cname().then(|| node.rrset(Rtype::CNAME)).flatten();
         let Some(rrset) = rrsets.next().or_else(cname) else {
@@ -278,6 +281,13 @@ impl<'a> Walk<'_, '_, 'a> {
         self.write_proof()?;
         self.add_targets(zone, (name, node), rrset);
         Ok(Step::Done(Rcode::NoError))
+    }
+
+    /// Notes what the answer depends on because of a name.
+    fn note_marks(&mut self, node: Node<'_>) {
+        let marks = node.marks();
+        self.resolution.varies |= marks.varied;
+        self.resolution.chosen |= marks.chosen;
     }
 
     fn prove_no_data(&mut self, zone: &'a Zone, node: Node<'a>, missing: Option<Missing<'_, 'a>>) {
@@ -417,7 +427,7 @@ impl<'a> Walk<'_, '_, 'a> {
     }
 
     fn add_addresses(&mut self, name: &'a [u8], node: Node<'a>) -> Result<(), Full> {
-        self.resolution.varies |= node.is_varied();
+        self.note_marks(node);
         [Rtype::A, Rtype::AAAA].into_iter().try_for_each(|rtype| self.add_rrset(name, node, rtype))
     }
 

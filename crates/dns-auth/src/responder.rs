@@ -27,6 +27,8 @@ pub struct Responder {
     scratch: Scratch,
     /// Counts answers when they rotate.
     turn: u16,
+    /// Counts draws.
+    draws: u64,
     /// What the answer says about the network of the client (RFC 7871), if the query does.
     echo: Echo,
     /// Octets of the OPT record at the end of the last answer.
@@ -109,7 +111,7 @@ impl Responder {
     /// A responder that answers by `settings` and counts in `counters`, which no other responder may share.
     pub fn new(settings: Arc<Settings>, counters: Arc<Counters>) -> Responder {
         let (scratch, echo) = Default::default();
-        Responder { settings, counters, scratch, turn: 0, echo, last_opt_len: 0 }
+        Responder { settings, counters, scratch, turn: 0, draws: 0, echo, last_opt_len: 0 }
     }
 
     /// Replaces the settings, between batches.
@@ -195,7 +197,7 @@ impl Responder {
             let table = tables.of(wants_dnssec(query));
             let zone_is = || (catalog.has_zone_below(number), tables.is_changed);
             let found = table.find(&prepared.search, prepared.name.name(), query.qtype.0).and_then(|entry| {
-                if entry.flags & flag::VARIES != 0 {
+                if entry.flags & (flag::VARIES | flag::CHOSEN) != 0 {
                     return self.entry_for(catalog, (query, prepared), (number, entry));
                 }
                 (entry.flags == 0 || self.is_usable(entry.flags, zone_is())).then_some(entry)
@@ -220,19 +222,30 @@ impl Responder {
     ) -> Option<Entry<'c>> {
         let served = &catalog.zones()[number as usize];
         let found = prepared.line;
-        self.echo.set_scope(found.length);
+        self.echo.set_scope(if plain.flags & flag::VARIES != 0 { found.length } else { 0 });
         let (below, is_changed) = (catalog.has_zone_below(number), served.tables().is_changed);
-        let variant = served.lines().and_then(|lines| lines.variant(catalog.variant(number, found.line)));
-        let Some(variant) = variant else {
+        let view = served.lines().and_then(|lines| lines.view(catalog.view(number, found.line)));
+        let Some(view) = view else {
             return self.is_usable(plain.flags, (below, is_changed)).then_some(plain);
         };
-        let table = variant.tables.of(wants_dnssec(query));
+        let is_chosen = plain.flags & flag::CHOSEN != 0;
+        let tables = if is_chosen { &view.choice(self.draw(catalog)).tables } else { &view.tables };
+        let table = tables.of(wants_dnssec(query));
         match table.find_anew(&prepared.search, prepared.name.name(), query.qtype.0) {
-            Some(own) => self.is_usable(own.flags, (below, false)).then_some(own),
+            Some(own) => self.is_usable(own.flags, (below, tables.is_changed)).then_some(own),
             // Its line may have other records at the names that the answer leads to.
-            None if plain.flags & flag::DEPENDENT != 0 => None,
+            None if is_chosen || plain.flags & flag::DEPENDENT != 0 => None,
             None => self.is_usable(plain.flags, (below, is_changed)).then_some(plain),
         }
+    }
+
+    /// A number that looks like chance's, for a choice among addresses ("SplitMix64", 2014).
+    fn draw(&mut self, catalog: &Catalog) -> u32 {
+        self.draws = self.draws.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.draws.wrapping_add(catalog.seed());
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ mixed >> 31) >> 32) as u32
     }
 
     /// A query that says where its client is (RFC 7871, 7.2.1).
@@ -395,7 +408,7 @@ impl Responder {
             Wanted { qtype: query.qtype, dnssec: wants_dnssec(query), rotation: self.next_rotation() };
         let start = query.question_end();
         let bounds = (start, limit.saturating_sub(self.opt_len(query.edns.as_ref())));
-        let asker = Asker::new(client);
+        let asker = Asker::new(client, self.draw(catalog));
         let zones = Zones::Catalog(catalog, prepared.zone, &asker);
         let found = resolve(zones, &self.scratch, wanted, buffer, bounds);
         self.echo.set_scope(if found.varies { asker.find(catalog).length } else { 0 });
@@ -615,6 +628,7 @@ fn empty_resolution(rcode: Rcode, end: usize) -> Resolution {
         left_zones: false,
         unavailable: None,
         varies: false,
+        chosen: false,
     }
 }
 

@@ -28,7 +28,7 @@ pub struct AnswerTable {
 }
 
 /// The answers of one zone version for clients of both kinds.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Tables {
     /// Without signatures.
     pub plain: AnswerTable,
@@ -79,6 +79,8 @@ pub mod flag {
     pub const VARIES: u8 = 16;
     /// The entry has no answer, and the tree does.
     pub const ABSENT: u8 = 32;
+    /// The answer has some of several addresses, by weight and health.
+    pub const CHOSEN: u8 = 64;
 }
 
 /// One precompiled answer.

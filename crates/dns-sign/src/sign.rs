@@ -148,12 +148,28 @@ impl<'k> Signer<'k> {
         Ok(Some(Signed { changed: editor.finish().expect("it has its SOA"), names: touched }))
     }
 
+    /// The data of the signatures of a set that some clients get in place of a zone's own; `None` if a key cannot sign.
+    pub fn sign_set(
+        &self,
+        owner: Name<'_>,
+        rtype: Rtype,
+        ttl: u32,
+        records: &[Vec<u8>],
+    ) -> Option<Vec<Vec<u8>>> {
+        self.pen.sign(owner, &Set { rtype, ttl, records: records.to_vec(), is_signed: true })
+    }
+
+    /// Whether these are the signatures of all keys for such a set, and good for long enough.
+    pub fn are_good<'s>(&self, rtype: Rtype, signatures: impl ExactSizeIterator<Item = &'s [u8]>) -> bool {
+        self.pen.are_good(rtype, signatures)
+    }
+
     /// What is due of the signatures of `held`, of so many names at most.
     pub fn due(&self, held: &Zone, names_max: usize) -> Due {
         let mut due = Due { names: Vec::new(), next: self.pen.lifetimes.validity };
         for node in held.nodes() {
             let signatures = || node.rrsets().filter_map(|set| Some((set.covered()?, set)));
-            if signatures().all(|(covered, set)| self.pen.are_good(covered, Some(set))) {
+            if signatures().all(|(covered, set)| self.pen.are_good_in(covered, Some(set))) {
                 let renewals = signatures()
                     .flat_map(|(_, set)| set.records())
                     .filter_map(|rdata| self.pen.renewal(rdata));
@@ -329,7 +345,7 @@ impl Edit<'_> {
 
     /// Whether a node of `held` has good signatures for this set.
     fn has_signatures(&self, node: Option<Node<'_>>, set: &Set) -> bool {
-        has(node, set) && self.pen.are_good(set.rtype, node.and_then(|node| node.signatures(set.rtype)))
+        has(node, set) && self.pen.are_good_in(set.rtype, node.and_then(|node| node.signatures(set.rtype)))
     }
 
     /// Gives a name these sets, and signatures. Each name is settled once.

@@ -74,17 +74,26 @@ impl Pen<'_> {
     }
 
     /// Whether these are the signatures of all keys for a set of this type, and good for long enough.
-    pub(crate) fn are_good(&self, rtype: Rtype, signatures: Option<Rrset<'_>>) -> bool {
+    pub(crate) fn are_good<'s>(
+        &self,
+        rtype: Rtype,
+        mut signatures: impl ExactSizeIterator<Item = &'s [u8]>,
+    ) -> bool {
         let signers = self.keys.signers(rtype);
-        let Some(signatures) = signatures.filter(|set| usize::from(set.count()) == signers.len()) else {
-            return false;
-        };
-        signatures.records().all(|rdata| {
-            let is_by = |key: &&Key| {
-                rdata.get(2) == Some(&key.algorithm()) && rdata.get(16..18) == Some(&key.tag().to_be_bytes())
-            };
-            signers.iter().any(is_by) && self.renewal(rdata).is_some()
-        })
+        signatures.len() == signers.len()
+            && signatures.all(|rdata| {
+                let is_by = |key: &&Key| {
+                    rdata.get(2) == Some(&key.algorithm())
+                        && rdata.get(16..18) == Some(&key.tag().to_be_bytes())
+                };
+                signers.iter().any(is_by) && self.renewal(rdata).is_some()
+            })
+    }
+
+    /// The same of those that a zone has.
+    pub(crate) fn are_good_in(&self, rtype: Rtype, signatures: Option<Rrset<'_>>) -> bool {
+        let records: Vec<&[u8]> = signatures.into_iter().flat_map(Rrset::records).collect();
+        self.are_good(rtype, records.into_iter())
     }
 
     /// Seconds until a signature is to be made anew; `None` if that is already so.

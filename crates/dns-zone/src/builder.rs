@@ -7,7 +7,8 @@ use crate::denial::Chain;
 use crate::index::Index;
 use crate::offset::Offset;
 use crate::tree::{
-    NEXT_LEN, NONE, Node, NodeEntry, NodeId, Rrset, RrsetEntry, Zone, node_flag, parent, record, type_covered,
+    Marks, NEXT_LEN, NONE, Node, NodeEntry, NodeId, Rrset, RrsetEntry, Zone, node_flag, parent, record,
+    type_covered,
 };
 use crate::versioned::{Array, Octets};
 
@@ -201,10 +202,12 @@ impl ZoneBuilder {
         Ok(())
     }
 
-    /// Marks a name as one whose records depend on the line of the client. It exists from then on.
-    pub(crate) fn mark_varied(&mut self, owner: Name<'_>) -> Result<NodeId, RecordError> {
+    /// Says what answers about a name depend on besides the zone, and nothing else.
+    pub(crate) fn mark(&mut self, owner: Name<'_>, marks: Marks) -> Result<NodeId, RecordError> {
         let node = self.ensure_node(owner.as_bytes())?;
-        self.entry_mut(node).flags |= node_flag::VARIED;
+        let entry = self.entry_mut(node);
+        entry.flags &= !(node_flag::VARIED | node_flag::CHOSEN);
+        entry.flags |= marks.flags();
         Ok(node)
     }
 

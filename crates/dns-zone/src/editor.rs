@@ -3,7 +3,7 @@
 use dns_wire::{Name, Rtype};
 
 use crate::builder::{RecordError, ZoneBuilder, ZoneError, flags_for, is_same};
-use crate::tree::{NONE, Node, NodeId, Rrset, Zone, node_flag, record, type_covered};
+use crate::tree::{Marks, NONE, Node, NodeId, Rrset, Zone, node_flag, record, type_covered};
 
 /// Whether editors have left much behind since the zone was built, so that it is to be built anew.
 fn has_much_left(zone: &Zone) -> bool {
@@ -52,13 +52,14 @@ impl ZoneEditor {
         added
     }
 
-    /// Marks a name as one whose records depend on the line of the client. It exists from then on, with records or without.
-    pub fn mark_varied(&mut self, owner: Name<'_>) -> Result<(), RecordError> {
-        if self.builder.zone.find(owner.as_bytes()).is_some_and(Node::is_varied) {
-            return Ok(());
+    /// Says what answers about a name depend on besides the zone, and nothing else. A name that depends on the line of the client exists from then
+    /// on, with records or without.
+    pub fn mark(&mut self, owner: Name<'_>, marks: Marks) -> Result<(), RecordError> {
+        let held = self.builder.zone.find(owner.as_bytes()).map(Node::marks);
+        if held.unwrap_or_default() != marks {
+            let node = self.builder.mark(owner, marks)?;
+            self.touched.push(node);
         }
-        let node = self.builder.mark_varied(owner)?;
-        self.touched.push(node);
         Ok(())
     }
 
@@ -208,8 +209,8 @@ fn rebuilt(zone: &Zone) -> Zone {
     let mut builder = ZoneBuilder::new(zone.origin(), zone.seed);
     for node in zone.nodes() {
         let owner = Name::from_wire(node.name()).expect("the tree holds valid names");
-        if node.is_varied() {
-            builder.mark_varied(owner).expect("it was there before");
+        if node.marks() != Marks::default() {
+            builder.mark(owner, node.marks()).expect("it was there before");
         }
         for rrset in node.rrsets() {
             for rdata in rrset.records() {

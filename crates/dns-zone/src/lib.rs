@@ -21,4 +21,4 @@ pub use denial::{Denial, Nsec, Nsec3};
 pub use editor::{Changed, ZoneEditor};
 pub use load::load_zone;
 pub use overlay::{Overlay, load_overlay};
-pub use tree::{Node, NodeId, Rrset, Zone};
+pub use tree::{Marks, Node, NodeId, Rrset, Zone};

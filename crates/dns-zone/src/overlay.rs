@@ -6,12 +6,13 @@
 //! What makes a zone one is the same for every line, so it cannot be varied: its SOA, its delegations, its keys, what denies. A name that only
 //! an overlay has exists for all lines, so that no line denies a name that another one has (RFC 8020).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use dns_wire::{Name, NameBuf, Rtype};
 
-use crate::editor::{Changed, ZoneEditor};
+use crate::editor::ZoneEditor;
 use crate::text::{
     Files, Limits, Position, Problem, Receiver, Record, Summary, ZoneTextError, ZoneTextErrors,
     read_part_into,
@@ -149,28 +150,35 @@ impl Overlay {
         &self.sets
     }
 
-    /// The same with signatures that `sign` makes in place of all others.
-    #[must_use]
-    pub fn signed(&self, mut sign: impl FnMut(&OverlaySet) -> Vec<Vec<u8>>) -> Overlay {
-        let sets = self.sets.iter().map(|set| OverlaySet { signatures: sign(set), ..set.clone() });
-        Overlay { sets: sets.collect() }
+    /// Its record sets at a name.
+    pub fn at(&self, owner: &NameBuf) -> &[OverlaySet] {
+        let first = self.sets.partition_point(|set| set.owner < *owner);
+        let count = self.sets[first..].partition_point(|set| set.owner == *owner);
+        &self.sets[first..first + count]
     }
 
-    /// What of it has no place in a zone.
-    pub fn misfits(&self, zone: &Zone) -> Vec<ZoneTextError> {
-        let misfit = |set: &OverlaySet| Some(refused(set.place.clone(), set.misfit(zone)?));
+    /// Its record sets at a name and at all names below.
+    pub fn at_and_below(&self, name: &NameBuf) -> impl Iterator<Item = &OverlaySet> {
+        // In canonical order what is below a name follows it (RFC 4034, 6.1).
+        let first = self.sets.partition_point(|set| set.owner < *name);
+        self.sets[first..].iter().take_while(|set| set.owner.as_name().ends_with(name.as_name()))
+    }
+
+    /// What of it has no place in a zone. `signed_here` says that whoever serves the zone signs it, and these sets.
+    pub fn misfits(&self, zone: &Zone, signed_here: bool) -> Vec<ZoneTextError> {
+        let misfit = |set: &OverlaySet| Some(refused(set.place.clone(), set.misfit(zone, signed_here)?));
         self.sets.iter().filter_map(misfit).collect()
-    }
-
-    /// Those sets that have a place in a zone.
-    fn fitting<'o>(&'o self, zone: &Zone) -> impl Iterator<Item = &'o OverlaySet> {
-        self.sets.iter().filter(|set| set.misfit(zone).is_none())
     }
 }
 
 impl OverlaySet {
+    /// Whether it has a place in a zone, see [`Overlay::misfits`].
+    pub fn fits(&self, zone: &Zone, signed_here: bool) -> bool {
+        self.misfit(zone, signed_here).is_none()
+    }
+
     /// Why it has no place in a zone.
-    fn misfit(&self, zone: &Zone) -> Option<String> {
+    fn misfit(&self, zone: &Zone, signed_here: bool) -> Option<String> {
         let (owner, rtype) = (&self.owner, self.rtype);
         let mut nearest = self.owner.as_name();
         let node = loop {
@@ -187,7 +195,7 @@ impl OverlaySet {
             let (what, at) = (if boundary.is_cut() { "delegation" } else { "DNAME" }, name_of(boundary));
             return Some(format!("{owner} is at or below the {what} of {at}: lines have no say there"));
         }
-        if !zone.is_signed() && zone.denial().is_none() {
+        if !signed_here && !zone.is_signed() && zone.denial().is_none() {
             return None;
         }
         if !is_own || node.rrset(rtype).is_none() {
@@ -196,48 +204,78 @@ impl OverlaySet {
                  give it some in its own file"
             ));
         }
-        self.signatures.is_empty().then(|| {
+        (self.signatures.is_empty() && !signed_here).then(|| {
             format!("the zone is signed and these {rtype} records are not: add their RRSIG records, or let the server sign with dnssec = true")
         })
     }
 }
 
-/// Marks the names at which any of these overlays has a say. Others of their names are as they were.
-pub fn mark(zone: &Zone, overlays: &[&Overlay]) -> Changed {
-    let mut editor = ZoneEditor::new(zone);
-    for set in overlays.iter().flat_map(|overlay| overlay.fitting(zone)) {
-        // Names or sets that are too many for their numbers are left out.
-        let _ = editor.mark_varied(set.owner.as_name());
-    }
-    editor.finish().expect("marks leave the SOA where it is")
+/// A record set that takes the place of a zone's at some name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlacedSet<'s> {
+    /// Its type.
+    pub rtype: Rtype,
+    /// Its TTL in seconds.
+    pub ttl: u32,
+    /// The data of its records.
+    pub records: Cow<'s, [Vec<u8>]>,
+    /// The data of the RRSIG records that cover it.
+    pub signatures: Cow<'s, [Vec<u8>]>,
 }
 
-/// The zone for clients of a line: `marked`, with the sets of overlays. The later of two that have a set counts, also where only one of two sets
-/// can be at a name, as beside an alias. What has no place there is left out.
-pub fn varied(marked: &Zone, overlays: &[&Overlay]) -> Zone {
-    let mut editor = ZoneEditor::new(marked);
-    let mut taken: BTreeMap<&NameBuf, Vec<Rtype>> = BTreeMap::new();
-    for set in overlays.iter().rev().flat_map(|overlay| overlay.fitting(marked)) {
-        let (owner, rtype) = (set.owner.as_name(), set.rtype);
-        let nearer = taken.entry(&set.owner).or_default();
-        if nearer.iter().any(|other| *other == rtype || [*other, rtype].contains(&Rtype::CNAME)) {
-            continue;
-        }
-        nearer.push(rtype);
-        editor.remove_sets(owner, |other: Rrset<'_>| {
-            let other = other.covered().unwrap_or(other.rtype());
-            let gives_way = rtype == Rtype::CNAME || other == Rtype::CNAME;
-            other == rtype || (gives_way && other != Rtype::NSEC)
-        });
-        for rdata in &set.records {
-            // A set that is too long for a message was refused where it was checked first.
-            let _ = editor.add(owner, set.ttl, rtype, rdata);
-        }
-        for rdata in &set.signatures {
-            let _ = editor.add(owner, set.ttl, Rtype::RRSIG, rdata);
+impl<'s> From<&'s OverlaySet> for PlacedSet<'s> {
+    fn from(set: &'s OverlaySet) -> PlacedSet<'s> {
+        let (records, signatures) = (Cow::from(&set.records), Cow::from(&set.signatures));
+        PlacedSet { rtype: set.rtype, ttl: set.ttl, records, signatures }
+    }
+}
+
+/// Whether a set of one type makes that of another one at its name give way.
+fn displaces(placed: Rtype, held: Rtype) -> bool {
+    let either_leads = [placed, held].contains(&Rtype::CNAME);
+    held == placed || (either_leads && held != Rtype::NSEC)
+}
+
+/// Those sets of overlays that count at a name. The later overlay that has a set counts, also where only one of two sets can be at a name, as beside
+/// an alias. What has no place in the zone is left out.
+pub fn nearest<'o>(
+    overlays: &[&'o Overlay],
+    owner: &NameBuf,
+    zone: &Zone,
+    signed_here: bool,
+) -> Vec<&'o OverlaySet> {
+    let mut taken: Vec<&OverlaySet> = Vec::new();
+    let sets = overlays.iter().rev().flat_map(|overlay| overlay.at(owner));
+    for set in sets.filter(|set| set.fits(zone, signed_here)) {
+        if !taken.iter().any(|nearer| displaces(nearer.rtype, set.rtype)) {
+            taken.push(set);
         }
     }
-    editor.finish().expect("no overlay has a say about the SOA").zone
+    taken
+}
+
+/// Gives a name what `plain` has there, with other sets in place of those that give way to them.
+pub fn settle(editor: &mut ZoneEditor, plain: &Zone, owner: Name<'_>, placed: &[PlacedSet<'_>]) {
+    editor.remove_sets(owner, |_| true);
+    // A set that is too long for a message was refused where it was checked first.
+    let mut add = |rtype, ttl, rdata: &[u8]| {
+        let _ = editor.add(owner, ttl, rtype, rdata);
+    };
+    let node = plain.find(owner.as_bytes());
+    let stays = |held: &Rrset<'_>| {
+        let held = held.covered().unwrap_or(held.rtype());
+        !placed.iter().any(|set| displaces(set.rtype, held))
+    };
+    for set in node.into_iter().flat_map(Node::rrsets).filter(stays) {
+        set.records().for_each(|rdata| add(set.rtype(), set.ttl(), rdata));
+    }
+    for set in placed {
+        set.records.iter().for_each(|rdata| add(set.rtype, set.ttl, rdata));
+        set.signatures.iter().for_each(|rdata| add(Rtype::RRSIG, set.ttl, rdata));
+    }
+    let marks = node.map(Node::marks).unwrap_or_default();
+    // A name without records and marks goes when the editor ends.
+    let _ = editor.mark(owner, marks);
 }
 
 fn name_of(node: Node<'_>) -> Name<'_> {
@@ -249,8 +287,8 @@ mod tests {
     use std::io;
 
     use super::*;
-    use crate::load_zone;
     use crate::text::TextFile;
+    use crate::{Marks, load_zone};
 
     struct Only(&'static str);
 
@@ -272,10 +310,27 @@ mod tests {
         let of_zone = (zone.origin(), 300);
         let read = load_overlay(&mut Only(text), Path::new("line.zone"), of_zone, &Limits::default());
         let overlay = read.map_err(|errors| errors.to_string())?;
-        match &overlay.misfits(&zone)[..] {
+        match &overlay.misfits(&zone, false)[..] {
             [] => Ok(overlay),
             misfits => Err(misfits.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")),
         }
+    }
+
+    /// The zone in which these overlays have a say, and for clients that get all of them.
+    fn views(overlays: &[&Overlay]) -> (Zone, Zone) {
+        let owners = || overlays.iter().flat_map(|overlay| overlay.sets()).map(|set| &set.owner);
+        let mut editor = ZoneEditor::new(&zone());
+        let marks = Marks { varied: true, chosen: false };
+        owners().for_each(|owner| editor.mark(owner.as_name(), marks).unwrap());
+        let marked = editor.finish().unwrap().zone;
+        let mut editor = ZoneEditor::new(&marked);
+        for owner in owners() {
+            let sets: Vec<_> =
+                nearest(overlays, owner, &marked, false).into_iter().map(PlacedSet::from).collect();
+            settle(&mut editor, &marked, owner.as_name(), &sets);
+        }
+        let view = editor.finish().unwrap().zone;
+        (marked, view)
     }
 
     fn data(zone: &Zone, owner: &str, rtype: Rtype) -> Option<Vec<Vec<u8>>> {
@@ -288,8 +343,7 @@ mod tests {
     fn the_nearest_of_several_overlays_counts_and_takes_nothing_of_the_zone_for_a_farther_one() {
         let far = overlay("www CNAME elsewhere.test.\nns A 198.51.100.9\n").unwrap();
         let near = overlay("www TXT near\n").unwrap();
-        let marked = mark(&zone(), &[&far, &near]).zone;
-        let line = varied(&marked, &[&far, &near]);
+        let (_, line) = views(&[&far, &near]);
         assert_eq!(data(&line, "www.example.", Rtype::A), data(&zone(), "www.example.", Rtype::A));
         assert_eq!(data(&line, "www.example.", Rtype::CNAME), None);
         assert_eq!(data(&line, "www.example.", Rtype::TXT), Some(vec![b"\x04near".to_vec()]));
@@ -299,8 +353,7 @@ mod tests {
     #[test]
     fn a_set_takes_the_place_of_the_zones_and_all_else_stays() {
         let overlay = overlay("www A 198.51.100.1\nwww A 198.51.100.2\nnew 5 A 198.51.100.3\n").unwrap();
-        let marked = mark(&zone(), &[&overlay]).zone;
-        let line = varied(&marked, &[&overlay]);
+        let (marked, line) = views(&[&overlay]);
         let addresses = Some(vec![vec![198, 51, 100, 1], vec![198, 51, 100, 2]]);
         assert_eq!(data(&line, "www.example.", Rtype::A), addresses);
         assert_eq!(data(&line, "www.example.", Rtype::TXT), data(&zone(), "www.example.", Rtype::TXT));
@@ -315,7 +368,7 @@ mod tests {
     #[test]
     fn a_cname_takes_the_place_of_all_and_gives_way_to_all() {
         let overlay = overlay("www CNAME cdn.example.net.\nalias A 198.51.100.1\n").unwrap();
-        let line = varied(&mark(&zone(), &[&overlay]).zone, &[&overlay]);
+        let (_, line) = views(&[&overlay]);
         assert!(
             data(&line, "www.example.", Rtype::A).is_none()
                 && data(&line, "www.example.", Rtype::TXT).is_none()

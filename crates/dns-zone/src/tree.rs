@@ -81,6 +81,24 @@ pub(crate) mod node_flag {
     pub(crate) const HASHED: u8 = 32;
     /// What it has depends on the line of the client. Such a name exists for all lines, with records or without.
     pub(crate) const VARIED: u8 = 64;
+    /// What of its records is given is chosen anew for each answer, or changes with the health of hosts.
+    pub(crate) const CHOSEN: u8 = 128;
+}
+
+/// What answers about a name depend on besides the zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// The line of the client. Such a name exists for all lines, with records or without.
+    pub varied: bool,
+    /// A choice among its records, by weight and health.
+    pub chosen: bool,
+}
+
+impl Marks {
+    pub(crate) fn flags(self) -> u8 {
+        let flag = |is_set: bool, flag| if is_set { flag } else { 0 };
+        flag(self.varied, node_flag::VARIED) | flag(self.chosen, node_flag::CHOSEN)
+    }
 }
 
 impl Zone {
@@ -171,6 +189,14 @@ impl Zone {
     /// The node with this number, if this version has it.
     pub fn live_node(&self, id: NodeId) -> Option<Node<'_>> {
         self.node_at(id.0 as usize).filter(|node| !node.is_removed())
+    }
+
+    /// The name of this number, whether this version has it or not.
+    ///
+    /// # Panics
+    /// If the number is of another zone.
+    pub fn name(&self, id: NodeId) -> Name<'_> {
+        Name::from_wire(self.node(id).name()).expect("the tree holds valid names")
     }
 
     /// The node of `name`, an uncompressed wire-format name; case does not matter.
@@ -299,6 +325,12 @@ impl<'a> Node<'a> {
     #[inline(always)]
     pub fn is_varied(self) -> bool {
         self.entry.flags & node_flag::VARIED != 0
+    }
+
+    /// What answers about the name depend on besides the zone.
+    #[inline(always)]
+    pub fn marks(self) -> Marks {
+        Marks { varied: self.is_varied(), chosen: self.entry.flags & node_flag::CHOSEN != 0 }
     }
 
     /// Whether there is a CNAME.

@@ -10,6 +10,7 @@
 //! rule is disconnected.
 
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -43,6 +44,20 @@ pub enum ZoneAction {
     Thaw,
     /// Nothing but a report of what works badly in it.
     Check,
+}
+
+/// A question whose answer is to be explained.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExplainRequest {
+    /// The name that is asked for.
+    pub name: String,
+    /// The type.
+    pub qtype: String,
+    /// The address from which the query comes.
+    pub from: IpAddr,
+    /// The network of the client that the query names.
+    pub network: Option<String>,
 }
 
 /// Requests of a client.
@@ -81,6 +96,8 @@ pub enum Request {
         /// What is done.
         action: ZoneAction,
     },
+    /// Which line answers a question, and why: a [`Reply::Lines`].
+    Explain(ExplainRequest),
     /// What a resolver's cache has about a name is dropped: a [`Reply::Flushed`].
     Flush {
         /// The name.

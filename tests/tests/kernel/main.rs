@@ -14,6 +14,7 @@ mod lost_output;
 mod malformed;
 mod observe;
 mod orders;
+mod pools;
 mod query;
 mod query_log;
 mod reload;

@@ -1,12 +1,13 @@
 //! `sidestep dns check`: what `serve` would refuse, or answer in ways that work badly.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Display;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use dns_auth::LineData;
 use dns_message::is_older;
 use dns_wire::NameBuf;
 use dns_zone::Zone;
@@ -14,7 +15,9 @@ use dns_zone::findings::findings;
 use dns_zone::text::ZoneTextErrors;
 
 use super::config::{Config, ZoneSpec, parse_listen};
+use super::health::ping_problem;
 use super::line_table::LoadedLines;
+use super::pools::{CheckKind, PoolSpec};
 use super::privileges::OnlyRoot;
 use super::{load, options, privileges, serial};
 use crate::output::to_stdout;
@@ -33,12 +36,15 @@ pub(crate) fn check(options: &options::Check) -> anyhow::Result<ExitCode> {
         match load::read(spec) {
             Ok(zone) => {
                 report.add_zone(spec, &zone, server);
-                let errors = load::check_lines(spec, &zone).err();
-                errors.iter().for_each(|errors| report.add_errors(spec, errors));
+                match load::check_lines(spec, &zone) {
+                    Ok(data) => report.see_pools(&config.pools, (spec, &zone), &data),
+                    Err(errors) => report.add_errors(spec, &errors),
+                }
             }
             Err(errors) => report.add_errors(spec, &errors),
         }
     }
+    report.check_pools(&config.pools);
     to_stdout(|out| Ok(report.lines.iter().try_for_each(|line| writeln!(out, "{line}"))?))?;
     Ok(if report.has_errors { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -52,6 +58,8 @@ struct Report {
     now: u32,
     /// The file of each zone.
     files: HashMap<NameBuf, PathBuf>,
+    /// The addresses at names of pools.
+    pooled: BTreeMap<NameBuf, BTreeSet<IpAddr>>,
 }
 
 impl Report {
@@ -100,6 +108,52 @@ impl Report {
         // A zone that we sign is served under serials of its own.
         if let Some(server) = server.filter(|_| spec.keys.is_none()) {
             self.compare_serial(zone, server);
+        }
+    }
+
+    /// Notes which addresses the names of pools have in a zone.
+    fn see_pools(&mut self, pools: &[PoolSpec], (spec, zone): (&ZoneSpec, &Zone), data: &LineData) {
+        for pool in pools {
+            let mut is_inside = false;
+            for name in pool.names.iter().filter(|name| name.as_name().ends_with(zone.origin())) {
+                is_inside = true;
+                self.pooled.entry(name.clone()).or_default().extend(load::addresses_at(
+                    Some(zone),
+                    data,
+                    name,
+                ));
+            }
+            if is_inside && zone.is_signed() && spec.keys.is_none() {
+                let what = format!(
+                    "zone {} was signed elsewhere, so its addresses cannot be given by weight and health: let the server sign it with \
+                     dnssec = true",
+                    zone.origin()
+                );
+                self.error(format!("pool {}", pool.name), what);
+            }
+        }
+    }
+
+    /// Says which pools are about nothing, and what of them cannot be checked from here.
+    fn check_pools(&mut self, pools: &[PoolSpec]) {
+        for pool in pools {
+            let place = format!("pool {}", pool.name);
+            let mut all = BTreeSet::new();
+            for name in &pool.names {
+                match self.pooled.get(name).filter(|addresses| !addresses.is_empty()) {
+                    Some(addresses) => all.extend(addresses.iter().copied()),
+                    None => self.error(&place, format!("{name} has no A or AAAA records in any zone")),
+                }
+            }
+            for address in pool.weights.keys().filter(|address| !all.contains(*address)) {
+                self.warning(&place, format!("weights: {address} is not an address of its names"));
+            }
+        }
+        let mut pinging = pools
+            .iter()
+            .filter(|pool| pool.check.as_ref().is_some_and(|check| check.kind == CheckKind::Ping));
+        if let Some((pool, problem)) = pinging.next().zip(ping_problem()) {
+            self.error(format!("pool {}", pool.name), format!("check.ping: {problem}"));
         }
     }
 

@@ -21,6 +21,7 @@ use super::encrypted::encrypted;
 use super::guard_config::GuardConfig;
 use super::lines::{LineSpecs, ZoneLine};
 use super::options::{BusyPoll, ResponderKind, Serve};
+use super::pools::{PoolSpec, pools};
 use super::privileges::explain_denial;
 use super::transfers::Transfers;
 
@@ -39,9 +40,18 @@ pub(crate) enum ConfigError {
     /// Keys for a zone that is not to be signed.
     #[error("zone {}: keys and nsec3 have no use without dnssec = true", .0.display())]
     KeysUnused(PathBuf),
-    /// Lines in a zone that the server signs.
-    #[error("zone {}: lines do not work with dnssec = true: sign the zone and its lines' files elsewhere, or leave one of both out", .0.display())]
-    LinesAndSigning(PathBuf),
+    /// A name that two pools have.
+    #[error("pool.names: {value} is in pool {} and in pool {}: remove it from one of them", pools[0], pools[1])]
+    InTwoPools { value: String, pools: [String; 2] },
+    /// A pool that changes nothing.
+    #[error("pool {0}: it says nothing: give it weights, answers or a check")]
+    IdlePool(String),
+    /// A check by several ways, or by none.
+    #[error("pool.check: one of tcp, http and ping = true has to be there, and no other one")]
+    OneCheck,
+    /// An option of HTTP in another check.
+    #[error("{0}: only checks by http have it")]
+    OnlyForHttp(&'static str),
     /// A place of lines that no file is about.
     #[error("{option}: {value:?} needs {file}, which is not configured")]
     NoGeo { option: &'static str, value: String, file: &'static str },
@@ -120,6 +130,8 @@ pub(crate) struct Config {
     pub(crate) zones: Vec<ZoneSpec>,
     /// Classes of clients.
     pub(crate) lines: LineSpecs,
+    /// Names whose addresses are given by weight and health.
+    pub(crate) pools: Arc<[PoolSpec]>,
     pub(crate) device: DeviceChoice,
     /// `None`: as many engines as the device has queues.
     pub(crate) cores: Option<Vec<usize>>,
@@ -161,9 +173,6 @@ impl Config {
             let origin = table.origin.as_deref().map(parse_origin).transpose()?;
             let file = directory.join(&table.file);
             let keys = keys_directory(table, &file, &directory)?;
-            if keys.is_some() && !table.lines.is_empty() {
-                return Err(ConfigError::LinesAndSigning(table.file.clone()).into());
-            }
             let denial = if table.nsec3 { DenialBy::Nsec3 } else { DenialBy::Nsec };
             let spec = ZoneSpec { file, origin, keys, denial, lines: lines.of_zone(table, &directory)? };
             transfers.add_zone(&spec, table)?;
@@ -180,6 +189,7 @@ impl Config {
         Ok(Config {
             zones,
             lines,
+            pools: pools(&file.pools)?,
             device: parse_device(&device, listen, dpdk_options(options, file.dpdk, &device)?)?,
             cores: cores.map(|text| parse_cores(text)).transpose()?,
             spin: Duration::from_micros(in_range("spin-us", spin_us, 0, 1_000_000)?),

@@ -50,6 +50,9 @@ pub(crate) struct ConfigFile {
     /// `[[line]]` tables.
     #[serde(default, rename = "line")]
     pub(crate) lines: Vec<LineTable>,
+    /// `[[pool]]` tables.
+    #[serde(default, rename = "pool")]
+    pub(crate) pools: Vec<PoolTable>,
     /// `[geo]`.
     #[serde(default)]
     pub(crate) geo: GeoTable,
@@ -121,6 +124,45 @@ pub(crate) struct LineTable {
     pub(crate) asns: Vec<u32>,
     /// The line whose records its clients get where it has none.
     pub(crate) fallback: Option<String>,
+}
+
+/// Names whose addresses are given by weight and health.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct PoolTable {
+    /// Its name.
+    pub(crate) name: String,
+    /// The names whose addresses it is about.
+    pub(crate) names: Vec<String>,
+    /// Addresses of an answer at most, 1 to 255.
+    pub(crate) answers: Option<u64>,
+    /// How often addresses are given, in proportion to others, 0 to 1000000.
+    #[serde(default)]
+    pub(crate) weights: BTreeMap<String, u64>,
+    /// How addresses are checked.
+    pub(crate) check: Option<CheckTable>,
+}
+
+/// A check of hosts, by one of `tcp`, `http` and `ping`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct CheckTable {
+    /// A port that takes connections.
+    pub(crate) tcp: Option<u64>,
+    /// A path.
+    pub(crate) http: Option<String>,
+    pub(crate) ping: Option<bool>,
+    /// Of HTTP: port, name of the host, and codes of good answers.
+    pub(crate) port: Option<u64>,
+    pub(crate) host: Option<String>,
+    pub(crate) status: Option<Vec<u64>>,
+    /// Milliseconds, 100 to 3600000.
+    pub(crate) interval_ms: Option<u64>,
+    /// Milliseconds, 10 to the interval.
+    pub(crate) timeout_ms: Option<u64>,
+    /// Checks in a row, 1 to 100.
+    pub(crate) rise: Option<u64>,
+    pub(crate) fall: Option<u64>,
 }
 
 /// Files of databases (MMDB).

@@ -10,9 +10,11 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::config::Config;
+use super::health::Health;
 use super::line_table::LoadedLines;
-use super::load::{Choice, Loaded, load_catalog};
+use super::load::{Choice, Clients, Loaded, load_catalog};
 use super::orders::{Order, Orders};
+use super::pools::Pools;
 use super::secondary::{Change, Publish};
 use super::updates::{Pending, Queue};
 
@@ -26,6 +28,8 @@ pub(crate) enum Event {
     Update(Pending),
     /// An operator has something done with a zone.
     Order(Order),
+    /// Hosts are up or down, and were not.
+    Health,
     /// The zones of a configuration were loaded.
     Loaded(Box<(Config, Loaded)>),
 }
@@ -60,6 +64,11 @@ impl Events {
         Queue::new(self.sender.clone())
     }
 
+    /// Where what happens elsewhere is said.
+    pub(crate) fn sender(&self) -> Sender<Event> {
+        self.sender.clone()
+    }
+
     /// Where tools leave orders.
     pub(crate) fn orders(&self) -> Orders {
         Orders::new(self.sender.clone())
@@ -92,6 +101,7 @@ impl Events {
         config: Config,
         current: Option<Arc<Loaded>>,
         choice: Choice,
+        health: Health,
     ) -> io::Result<()> {
         let sender = self.sender.clone();
         let load = move || {
@@ -99,12 +109,13 @@ impl Events {
             let held = current.as_deref().and_then(|loaded| loaded.lines.as_ref());
             let lines = LoadedLines::load(&config.lines, held).map_err(|error| keep_lines(&error, held));
             let lines = lines.unwrap_or_else(|kept| kept);
+            let pools = Pools { specs: Arc::clone(&config.pools), health };
             let loaded = load_catalog(
                 &config.zones,
                 current.as_deref(),
                 &choice,
                 config.transfers.are_allowed(),
-                lines,
+                Clients { lines, pools },
             );
             drop(current);
             let _ = sender.send(Event::Loaded(Box::new((config, loaded)))); // A server that ends needs no zones.

@@ -4,23 +4,30 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use dns_auth::{Catalog, Counters, LineData, Outcome, Responder, ServedZone, Settings, Transport};
 use dns_lines::{Found, LineId, Lines, Prefix};
 use dns_message::{Message, add_to_count, push_record, question_message};
 use dns_wire::{Class, Edns, Name, NameBuf, Rtype, Subnet};
+use observe::protocol::{ExplainRequest, Reply, Request};
 
 use super::config::{Config, parse_domain};
+use super::health::Health;
+use super::keys::show_time;
 use super::line_table::{Collected, LoadedLines, Rank};
 use super::lines::{LineSpec, LineSpecs};
+use super::pools::{PoolSpec, Pools};
 use super::query::{line as line_of_zone_file, rcode_text};
+use super::stats::{NAME, only};
 use super::{load, options};
+use crate::observe::{Which, next_reply};
 use crate::output::to_stdout;
 
 /// Say which line answers a question, and why.
 ///
-/// Reads configuration, lists and zones as `serve` does, and answers as it would: nothing is sent.
+/// Reads configuration, lists and zones as `serve` does, and answers as it would: nothing is sent. With --server, --pid or --control a running
+/// server says it, with the zones, lines and health of hosts that it has.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Explain {
     /// The name that is asked for.
@@ -38,42 +45,112 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "PREFIX")]
     ecs: Option<Prefix>,
 
+    /// Ask the running server.
+    #[arg(long, conflicts_with_all = ["config", "zones"])]
+    server: bool,
+
+    #[command(flatten)]
+    which: Which,
+
     #[command(flatten)]
     sources: options::Sources,
 }
 
+/// A question, and who asks it.
+pub(crate) struct Asked {
+    name: NameBuf,
+    qtype: Rtype,
+    from: IpAddr,
+    ecs: Option<Prefix>,
+}
+
+impl TryFrom<&ExplainRequest> for Asked {
+    type Error = anyhow::Error;
+
+    fn try_from(request: &ExplainRequest) -> anyhow::Result<Asked> {
+        let qtype = Rtype::from_text(request.qtype.as_bytes());
+        let qtype = qtype.with_context(|| {
+            format!("type: {:?} is no type of records, expected one such as AAAA", request.qtype)
+        })?;
+        let ecs = request.network.as_deref().map(str::parse).transpose()?;
+        Ok(Asked { name: parse_domain("name", &request.name)?, qtype, from: request.from, ecs })
+    }
+}
+
 /// Explains; the exit status is a failure if no zone here has the name.
 pub(crate) fn explain(options: &Explain) -> anyhow::Result<ExitCode> {
-    let name = parse_domain("name", &options.name)?;
-    let qtype = Rtype::from_text(options.qtype.as_bytes());
-    let qtype = qtype.with_context(|| {
-        format!("type: {:?} is no type of records, expected one such as AAAA", options.qtype)
-    })?;
-    let config = Config::resolve(&options.sources.to_serve())?;
-    let lines = LoadedLines::load(&config.lines, None)?;
-    let loaded = load::load_catalog(&config.zones, None, &load::Choice::default(), false, lines);
-    let mut report = Report { options, specs: &config.lines, lines: Vec::new() };
-    let lines = loaded.lines.as_ref().map(|loaded| &*loaded.lines);
-    let found = report.client(lines)?;
-    let is_found = report.zone(&loaded.catalog, name.as_name(), qtype, found);
-    report.answer(&loaded.catalog, &config.settings, name.as_name(), qtype)?;
-    to_stdout(|out| Ok(report.lines.iter().try_for_each(|line| writeln!(out, "{line}"))?))?;
-    Ok(if is_found { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let request = ExplainRequest {
+        name: options.name.clone(),
+        qtype: options.qtype.clone(),
+        from: options.from,
+        network: options.ecs.map(|prefix| prefix.to_string()),
+    };
+    let asked = Asked::try_from(&request)?;
+    let lines = if options.server || options.which.pid.is_some() || options.which.control.is_some() {
+        ask(&options.which, request)?
+    } else {
+        let config = Config::resolve(&options.sources.to_serve())?;
+        let lines = LoadedLines::load(&config.lines, None)?;
+        let pools = Pools { specs: Arc::clone(&config.pools), health: Health::default() };
+        let clients = load::Clients { lines, pools: pools.clone() };
+        let loaded = load::load_catalog(&config.zones, None, &load::Choice::default(), false, clients);
+        explained(&asked, &config.lines, &pools, (&loaded.catalog, &config.settings))?
+    };
+    to_stdout(|out| Ok(lines.iter().try_for_each(|line| writeln!(out, "{line}"))?))?;
+    let has_zone = !lines.iter().any(|line| line.starts_with(&line_of("zone", NO_ZONE)));
+    Ok(if has_zone { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What a running server says.
+fn ask(which: &Which, request: ExplainRequest) -> anyhow::Result<Vec<String>> {
+    let (answering, mut answer) = only(which.ask(&Request::Explain(request))?, &[NAME])?;
+    let mut lines = Vec::new();
+    while let Some(reply) = next_reply(&answering, &mut answer)? {
+        match reply {
+            Reply::Lines(more) => lines.extend(more),
+            Reply::Error(error) => bail!(error),
+            _ => {}
+        }
+    }
+    Ok(lines)
+}
+
+/// Explains an answer by what is served.
+pub(crate) fn explained(
+    asked: &Asked,
+    specs: &LineSpecs,
+    pools: &Pools,
+    (catalog, settings): (&Catalog, &Arc<Settings>),
+) -> anyhow::Result<Vec<String>> {
+    let mut report = Report { options: asked, specs, pools, lines: Vec::new() };
+    let found = report.client(catalog.lines().map(|lines| &**lines));
+    let (name, qtype) = (asked.name.as_name(), asked.qtype);
+    report.zone(catalog, name, qtype, found);
+    report.answer(catalog, settings, name, qtype)?;
+    Ok(report.lines)
+}
+
+const NO_ZONE: &str = "none: the name is in no zone of this server";
+
+/// A line of the explanation.
+fn line_of(what: &str, text: impl AsRef<str>) -> String {
+    format!("{what:<8} {}", text.as_ref())
 }
 
 struct Report<'o> {
-    options: &'o Explain,
+    options: &'o Asked,
     specs: &'o LineSpecs,
+    pools: &'o Pools,
     lines: Vec<String>,
 }
 
 impl Report<'_> {
     fn say(&mut self, what: &str, text: impl AsRef<str>) {
-        self.lines.push(format!("{what:<8} {}", text.as_ref()));
+        self.lines.push(line_of(what, text));
     }
 
     /// Who counts as the client, and its line.
-    fn client(&mut self, lines: Option<&Lines>) -> anyhow::Result<Found> {
+    fn client(&mut self, lines: Option<&Lines>) -> Found {
         let named = self.options.ecs.filter(|prefix| prefix.length() > 0);
         let address = named.map_or(self.options.from, Prefix::address);
         match (named, self.options.ecs) {
@@ -87,39 +164,72 @@ impl Report<'_> {
         }
         let Some(lines) = lines else {
             self.say("line", "none: the configuration has no [[line]]");
-            return Ok(Found::NOTHING);
+            return Found::NOTHING;
         };
         let found = lines.find(address);
         let mut collected = Collected::default();
-        collected.add_all(self.specs)?;
-        let alike = Prefix::new(address, found.length);
-        match collected.builder.deciding(address).zip(found.line) {
-            Some(((prefix, id, rank), _)) => {
-                let spec = &self.specs.lines[usize::from(id.0)];
-                let source = source(spec, prefix, Rank::of(rank));
-                self.say("line", format!("{}: {prefix} decides, of its {source}", spec.name));
+        let read = collected.add_all(self.specs);
+        // A server goes on with what it has read before.
+        let deciding = collected.builder.deciding(address).filter(|(_, id, _)| Some(*id) == found.line);
+        match (found.line.and_then(|id| lines.lines().get(usize::from(id.0))), deciding) {
+            (Some(line), Some((prefix, id, rank))) => {
+                let source = source(&self.specs.lines[usize::from(id.0)], prefix, Rank::of(rank));
+                self.say("line", format!("{}: {prefix} decides, of its {source}", line.name));
             }
-            None => self.say("line", "none: no prefix of a line has this address"),
+            (Some(line), None) => self.say("line", format!("{}: by lists that are others by now", line.name)),
+            (None, _) => self.say("line", "none: no prefix of a line has this address"),
         }
-        self.say("", format!("all of {alike} is alike"));
-        Ok(found)
+        if let Err(error) = read {
+            self.say("", format!("its lists cannot be read now: {error:#}"));
+        }
+        self.say("", format!("all of {} is alike", Prefix::new(address, found.length)));
+        found
     }
 
-    /// Whose records answer in which zone. False if no zone has the name.
-    fn zone(&mut self, catalog: &Catalog, name: Name<'_>, qtype: Rtype, found: Found) -> bool {
-        let Some(served) = catalog.find(name) else {
-            self.say("zone", "none: the name is in no zone of this server");
-            return false;
-        };
+    /// Whose records answer in which zone.
+    fn zone(&mut self, catalog: &Catalog, name: Name<'_>, qtype: Rtype, found: Found) {
+        let Some(served) = catalog.find(name) else { return self.say("zone", NO_ZONE) };
         let origin = served.origin();
         let Some(data) = served.lines().map(|lines| lines.data()) else {
-            self.say("zone", format!("{origin}: no line has records there, all clients get the same"));
-            return true;
+            return self
+                .say("zone", format!("{origin}: no line has records there, all clients get the same"));
         };
         let having: Vec<&str> = data.lines().iter().map(|line| &*line.line).collect();
-        self.say("zone", format!("{origin}: there are records of {}", having.join(", ")));
+        match having.is_empty() {
+            true => self.say("zone", format!("{origin}: no line has records there")),
+            false => self.say("zone", format!("{origin}: there are records of {}", having.join(", "))),
+        }
         self.records(catalog.lines(), (served, data), (name, qtype), found.line);
-        true
+        self.pool(served, data, &NameBuf::from(name));
+    }
+
+    /// Which addresses of the name are given how often.
+    fn pool(&mut self, served: &ServedZone, data: &LineData, name: &NameBuf) {
+        let (Some(pool), Some(spec)) = (data.pools().get(name), self.pools.of_name(name)) else { return };
+        let answers = match pool.answers {
+            Some(answers) => format!("{answers} of its addresses in an answer, by weight"),
+            None => "all that are up".to_owned(),
+        };
+        self.say("pool", format!("{}: {answers}", spec.name));
+        for address in load::addresses_at(served.tree().ok(), data, name) {
+            let weight = spec.weights.get(&address).copied().unwrap_or(1);
+            let weight = if spec.weights.is_empty() { String::new() } else { format!(", weight {weight}") };
+            let health = self.health(spec, address);
+            self.say("", format!("{address}{weight}{health}"));
+        }
+    }
+
+    fn health(&self, spec: &PoolSpec, address: IpAddr) -> String {
+        let Some(check) = &spec.check else { return String::new() };
+        let kind = &check.kind;
+        match self.pools.health.state(&spec.name, address) {
+            None => format!(": {kind}, which only a running server checks"),
+            Some(state) if state.checks == 0 => format!(": {kind} was not checked yet, it counts as up"),
+            Some(state) => {
+                let (is, since) = (if state.is_up { "up" } else { "down" }, show_time(state.since));
+                format!(": {is} since {since}, {kind}: {}", state.last)
+            }
+        }
     }
 
     /// Which line's records those of the name are.

@@ -1,20 +1,24 @@
 //! Zone files to served zones.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
+use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use dns_auth::compile::{compile, compile_with_lines};
+use dns_auth::pools::{ADDRESS_TYPES, address_in};
 use dns_auth::{Catalog, LineData, LineOverlays, ServedZone, Unavailable};
 use dns_wire::{Name, NameBuf};
 use dns_zone::text::{Files, Limits, TextFile, ZoneTextErrors, origin_from_path};
 use dns_zone::{Overlay, Zone, load_overlay, load_zone};
 
 use super::config::ZoneSpec;
+use super::health::Target;
 use super::line_table::LoadedLines;
+use super::pools::{CheckSpec, Pools};
 use super::privileges::explain_denial;
 use super::serial::{stayed, went_back};
 use super::version::Version;
@@ -82,13 +86,18 @@ fn read_from(disk: &mut Disk, spec: &ZoneSpec) -> Result<Zone, ZoneTextErrors> {
     load_zone(disk, &spec.file, origin, &Limits::default(), random_seed())
 }
 
-/// Whether what lines have in a zone can be read, and has a place there.
-pub(crate) fn check_lines(spec: &ZoneSpec, zone: &Zone) -> Result<(), ZoneTextErrors> {
-    line_data(&mut Disk::default(), spec, zone).map(drop)
+/// Whether what lines have in a zone can be read, and has a place there; what there is of it.
+pub(crate) fn check_lines(spec: &ZoneSpec, zone: &Zone) -> Result<LineData, ZoneTextErrors> {
+    line_data(&mut Disk::default(), spec, zone, &Pools::default())
 }
 
-/// Reads what lines have in a zone, and checks that it has a place there.
-fn line_data(disk: &mut Disk, spec: &ZoneSpec, zone: &Zone) -> Result<Option<Arc<LineData>>, ZoneTextErrors> {
+/// Reads what lines have in a zone, and checks that it has a place there. `pools` are those of all zones.
+fn line_data(
+    disk: &mut Disk,
+    spec: &ZoneSpec,
+    zone: &Zone,
+    pools: &Pools,
+) -> Result<LineData, ZoneTextErrors> {
     let mut overlays: HashMap<&Path, Arc<Overlay>> = HashMap::new();
     let of_zone = (zone.origin(), zone.negative_ttl());
     for file in spec.lines.iter().flat_map(|line| &line.files) {
@@ -102,12 +111,31 @@ fn line_data(disk: &mut Disk, spec: &ZoneSpec, zone: &Zone) -> Result<Option<Arc
         LineOverlays { line: Arc::clone(&line.line), overlays: layers.collect() }
     });
     let data = LineData::new(lines.collect());
-    let errors = data.misfits(zone);
+    let errors = data.misfits(zone, spec.keys.is_some());
     if !errors.is_empty() {
         let origin = Some(Box::new(NameBuf::from(zone.origin())));
         return Err(ZoneTextErrors { errors, origin, stopped_early: false });
     }
-    Ok(Some(Arc::new(data)).filter(|data| !data.lines().is_empty()))
+    Ok(data.with_pools(pools.of_zone(zone.origin())))
+}
+
+/// What clients get is decided by that, besides zones.
+#[derive(Clone, Default)]
+pub(crate) struct Clients {
+    /// Their lines.
+    pub(crate) lines: Option<LoadedLines>,
+    /// Addresses that are given by weight and health.
+    pub(crate) pools: Pools,
+}
+
+/// The addresses that a name has in its zone and in lines.
+pub(crate) fn addresses_at(zone: Option<&Zone>, data: &LineData, name: &NameBuf) -> BTreeSet<IpAddr> {
+    let node = zone.and_then(|zone| zone.find(name.as_name().as_bytes())).into_iter();
+    let own = node.flat_map(|node| node.rrsets()).filter(|set| ADDRESS_TYPES.contains(&set.rtype()));
+    let overlays = data.lines().iter().flat_map(|line| &line.overlays).flat_map(|layer| layer.at(name));
+    let of_lines = overlays.filter(|set| ADDRESS_TYPES.contains(&set.rtype)).flat_map(|set| &set.records);
+    let own = own.flat_map(|set| set.records()).filter_map(address_in);
+    own.chain(of_lines.filter_map(|rdata| address_in(rdata))).collect()
 }
 
 /// One line about a zone that was loaded.
@@ -130,10 +158,10 @@ pub(crate) fn load_catalog(
     current: Option<&Loaded>,
     choice: &Choice,
     histories: bool,
-    lines: Option<LoadedLines>,
+    Clients { lines, pools }: Clients,
 ) -> Loaded {
     let earlier = Earlier::new(specs, current, choice, histories);
-    let mut loading = Loading::default();
+    let mut loading = Loading { pools, ..Loading::default() };
     specs.iter().for_each(|spec| loading.add(spec, &earlier));
     let catalog = catalog_of(&loading.zones, lines.as_ref());
     Loaded { zones: loading.zones, lines, catalog, failed: loading.failed, read: loading.read }
@@ -231,6 +259,37 @@ impl Loaded {
         let lines = self.lines.clone();
         let catalog = catalog_of(&zones, lines.as_ref());
         Loaded { zones, lines, catalog, failed: self.failed, read: self.read }
+    }
+
+    /// The same with what pools say now; `None` if that is nothing else.
+    pub(crate) fn with_pools(&self, pools: &Pools) -> Option<Loaded> {
+        let mut versions = Vec::new();
+        for (number, Entry { version, .. }) in self.zones.iter().enumerate() {
+            let wanted = pools.of_zone(version.served.origin());
+            let held = version.served.lines().map(|lines| &**lines.data());
+            let is_same = held.map_or(wanted.is_empty(), |held| *held.pools() == wanted);
+            if version.tree().is_some() && !is_same {
+                let data = held.cloned().unwrap_or_default().with_pools(wanted);
+                versions.push((number, signing::with_views(version.clone(), &data)));
+            }
+        }
+        (!versions.is_empty()).then(|| self.with(versions))
+    }
+
+    /// The addresses that are checked, and how.
+    pub(crate) fn targets(&self, pools: &Pools) -> BTreeMap<Target, CheckSpec> {
+        let mut targets = BTreeMap::new();
+        for version in self.versions() {
+            let Some(data) = version.served.lines().map(|lines| lines.data()) else { continue };
+            for name in data.pools().keys() {
+                let Some(spec) = pools.of_name(name) else { continue };
+                let Some(check) = &spec.check else { continue };
+                let target = |address| Target { pool: Arc::clone(&spec.name), address };
+                let addresses = addresses_at(version.tree(), data, name);
+                targets.extend(addresses.into_iter().map(|address| (target(address), check.clone())));
+            }
+        }
+        targets
     }
 
     /// Versions whose signatures are renewed, with their numbers, and when to look again.
@@ -390,6 +449,7 @@ struct Loading {
     files: HashMap<NameBuf, PathBuf>,
     failed: usize,
     read: usize,
+    pools: Pools,
 }
 
 impl Loading {
@@ -400,22 +460,22 @@ impl Loading {
         self.read += 1;
         let mut disk = Disk::default();
         match read_from(&mut disk, spec) {
-            Ok(zone) => match &spec.keys {
-                None => {
-                    let data = match line_data(&mut disk, spec, &zone) {
-                        Ok(data) => data,
-                        Err(errors) => return self.add_failed(spec, &errors, earlier.last_good(spec)),
-                    };
-                    let served = match data {
-                        Some(data) => compile_with_lines(zone, &data),
-                        None => compile(zone),
-                    };
-                    let read = with_updates(Version::first(served), &spec.file);
-                    let version = earlier.next_version(spec, read);
-                    self.push(Entry { spec: spec.clone(), version, files: disk.files });
+            Ok(zone) => {
+                let data = match line_data(&mut disk, spec, &zone, &self.pools) {
+                    Ok(data) => data,
+                    Err(errors) => return self.add_failed(spec, &errors, earlier.last_good(spec)),
+                };
+                if spec.keys.is_some() {
+                    return self.add_signed(spec, zone, &data, earlier, disk.files);
                 }
-                Some(keys) => self.add_signed(spec, keys, zone, earlier, disk.files),
-            },
+                let served = match data.is_empty() {
+                    true => compile(zone),
+                    false => compile_with_lines(zone, &Arc::new(data)),
+                };
+                let read = with_updates(Version::first(served), &spec.file);
+                let version = earlier.next_version(spec, read);
+                self.push(Entry { spec: spec.clone(), version, files: disk.files });
+            }
             Err(errors) => self.add_failed(spec, &errors, earlier.last_good(spec)),
         }
     }
@@ -423,15 +483,16 @@ impl Loading {
     fn add_signed(
         &mut self,
         spec: &ZoneSpec,
-        keys: &Path,
         zone: Zone,
+        data: &LineData,
         earlier: &Earlier<'_>,
         files: Vec<(PathBuf, Option<Stamp>)>,
     ) {
         let origin = NameBuf::from(zone.origin());
         let before = earlier.by_spec.get(spec).map(|entry| &entry.version);
         let source = source_with_updates(zone, &spec.file);
-        let (version, files) = match signing::load(source, &spec.file, (keys, spec.denial), before) {
+        let keys = spec.keys.as_deref().unwrap_or(Path::new("."));
+        let (version, files) = match signing::load(source, &spec.file, (keys, spec.denial), before, data) {
             Ok(version) => (version, files),
             Err(error) => {
                 self.failed += 1;
@@ -538,7 +599,7 @@ mod tests {
     const ZONE: &str = "@ 60 SOA ns h 1 2 3 4 5\n";
 
     fn read_again(specs: &[ZoneSpec], current: &mut Loaded) -> usize {
-        *current = load_catalog(specs, Some(current), &Choice::default(), true, None);
+        *current = load_catalog(specs, Some(current), &Choice::default(), true, Clients::default());
         current.read
     }
 
@@ -548,7 +609,7 @@ mod tests {
         let included = format!("{ZONE}$INCLUDE hosts\n");
         let specs = [zones.write("a.zone", 0, ZONE), zones.write("b.zone", 0, &included)];
         zones.write("hosts", 0, "x A 192.0.2.1\n");
-        let mut loaded = load_catalog(&specs, None, &Choice::default(), true, None);
+        let mut loaded = load_catalog(&specs, None, &Choice::default(), true, Clients::default());
         assert_eq!((loaded.read, loaded.record_count()), (2, 3));
         assert_eq!(read_again(&specs, &mut loaded), 0);
         zones.write("hosts", 0, "x A 192.0.2.1\ny A 192.0.2.1\n");
@@ -565,10 +626,10 @@ mod tests {
         let zones = Zones::new("history");
         let zone = |serial: u32, host: u8| format!("@ 60 SOA ns h {serial} 2 3 4 5\nx A 192.0.2.{host}\n");
         let specs = [zones.write("a.zone", 0, &zone(1, 1))];
-        let mut loaded = load_catalog(&specs, None, &Choice::default(), true, None);
+        let mut loaded = load_catalog(&specs, None, &Choice::default(), true, Clients::default());
         let mut reload = |serial, host, age, histories| {
             zones.write("a.zone", age, &zone(serial, host));
-            loaded = load_catalog(&specs, Some(&loaded), &Choice::default(), histories, None);
+            loaded = load_catalog(&specs, Some(&loaded), &Choice::default(), histories, Clients::default());
             let history = &loaded.versions().next().unwrap().history;
             (1..=serial).filter(|from| history.between(*from, serial).is_some()).collect::<Vec<u32>>()
         };
@@ -590,7 +651,7 @@ mod tests {
         let specs = [zones.write("b.zone", 0, &zone(1))];
         let differences: Vec<_> = versions.windows(2).map(|two| Arc::new(pair(two))).collect();
         journal::append(&specs[0].file, &differences).unwrap();
-        let mut loaded = load_catalog(&specs, None, &Choice::default(), true, None);
+        let mut loaded = load_catalog(&specs, None, &Choice::default(), true, Clients::default());
         let serial =
             |loaded: &Loaded| loaded.versions().next().and_then(|version| Some(version.tree()?.serial()));
         assert_eq!(serial(&loaded), Some(3));
@@ -611,7 +672,7 @@ mod tests {
         let zones = Zones::new("kept");
         let specs = [zones.write("a.zone", 0, &format!("{ZONE}x A 192.0.2.1\n"))];
         let modified = fs::metadata(&specs[0].file).unwrap().modified().unwrap();
-        let mut loaded = load_catalog(&specs, None, &Choice::default(), true, None);
+        let mut loaded = load_catalog(&specs, None, &Choice::default(), true, Clients::default());
         std::thread::sleep(TICK);
         fs::write(&specs[0].file, format!("{ZONE}x A 192.0.2.2\n")).unwrap();
         File::options().append(true).open(&specs[0].file).unwrap().set_modified(modified).unwrap();
@@ -627,7 +688,7 @@ mod tests {
         let zones = Zones::new("moment");
         let specs = [zones.write("a.zone", 0, ZONE)];
         File::options().append(true).open(&specs[0].file).unwrap().set_modified(SystemTime::now()).unwrap();
-        let mut loaded = load_catalog(&specs, None, &Choice::default(), true, None);
+        let mut loaded = load_catalog(&specs, None, &Choice::default(), true, Clients::default());
         assert_eq!(read_again(&specs, &mut loaded), 1);
     }
 
@@ -635,7 +696,7 @@ mod tests {
     fn a_zone_that_failed_is_read_again_and_keeps_its_version() {
         let zones = Zones::new("failed");
         let specs = [zones.write("a.zone", 0, ZONE)];
-        let mut loaded = load_catalog(&specs, None, &Choice::default(), true, None);
+        let mut loaded = load_catalog(&specs, None, &Choice::default(), true, Clients::default());
         zones.write("a.zone", 9, "nonsense\n");
         for _ in 0..2 {
             assert_eq!((read_again(&specs, &mut loaded), loaded.failed, loaded.zone_count()), (1, 1, 1));
@@ -648,7 +709,8 @@ mod tests {
         let by_soa = zones.write("db", 0, "example. 60 SOA . . 1 2 3 4 5\nexample. 60 A x\n");
         let by_name = ZoneSpec::of(zones.directory.join("missing.zone"));
         let unknown = zones.write("db2", 0, "nonsense\n");
-        let loaded = load_catalog(&[by_soa, by_name, unknown], None, &Choice::default(), true, None);
+        let loaded =
+            load_catalog(&[by_soa, by_name, unknown], None, &Choice::default(), true, Clients::default());
         let placeholders: Vec<(String, Option<Unavailable>)> = loaded
             .catalog
             .zones()

@@ -8,6 +8,7 @@
 //! | `version.rs` | what is served of a zone, and what led to it |
 //! | `load.rs` | zone files to catalogs, with errors for people |
 //! | `lines.rs`, `line_table.rs` | which clients belong to which line, and what lines have in zones |
+//! | `pools.rs`, `health/` | addresses that are given by weight and health, and checks of hosts |
 //! | `service.rs` | the parts put together: start, ready line, drain |
 //! | `events.rs` | what it waits for: signals, and zones that load beside it |
 //! | `reload.rs` | SIGHUP |
@@ -44,6 +45,7 @@ mod events;
 mod explain;
 mod geo;
 mod guard_config;
+mod health;
 mod import;
 mod interface;
 mod journal;
@@ -55,6 +57,7 @@ mod load;
 mod notify;
 mod options;
 mod orders;
+mod pools;
 mod privileges;
 mod query;
 mod read_once;

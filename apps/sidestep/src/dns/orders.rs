@@ -8,6 +8,8 @@ use dns_wire::NameBuf;
 use observe::protocol::{CHANGE_MAX, ZoneAction};
 
 use super::events::Event;
+use super::lines::LineSpecs;
+use super::pools::PoolSpec;
 
 /// What came of an order, or what is wrong, for people.
 pub(crate) type Outcome = Result<String, String>;
@@ -50,6 +52,9 @@ pub(crate) struct States {
     pub(crate) frozen: BTreeSet<NameBuf>,
     /// When the version of a secondary zone came from a primary, in seconds since 1970.
     pub(crate) transfers: BTreeMap<NameBuf, u64>,
+    /// Lines and pools, as they were configured.
+    pub(crate) lines: Arc<LineSpecs>,
+    pub(crate) pools: Arc<[PoolSpec]>,
 }
 
 /// The same, to be asked from any thread.

@@ -18,10 +18,12 @@ use super::answer_log::QueryLog;
 use super::config::Config;
 use super::encrypted_server::EncryptedServer;
 use super::events::{Event, Events};
+use super::health::{Checker, Health};
 use super::load::{Choice, Loaded};
 use super::notify::{Notifier, Target};
 use super::options::Serve;
 use super::orders::{Order, SharedStates};
+use super::pools::Pools;
 use super::secondary::{Change, Notice};
 use super::service::{Shared, counted, origin_of, publication, taken, what_is_served};
 use super::store;
@@ -58,6 +60,9 @@ pub(crate) struct Reloads<'s> {
     pub(crate) states: SharedStates,
     /// What is done with a zone that is being read.
     pub(crate) ordered: Option<Order>,
+    /// How hosts are, and who checks them.
+    pub(crate) health: Health,
+    pub(crate) checker: Checker,
 }
 
 impl Reloads<'_> {
@@ -73,6 +78,7 @@ impl Reloads<'_> {
                 Event::Secondary(change) => self.change_secondaries(change),
                 Event::Update(update) => self.update(update),
                 Event::Order(order) => self.carry_out(order),
+                Event::Health => self.follow_health(),
                 Event::Signal(_) => break, // A load that is under way ends with the process.
                 Event::Loaded(replacement) => {
                     let (config, loaded) = *replacement;
@@ -101,7 +107,7 @@ impl Reloads<'_> {
         let config = Config::resolve(self.options)?;
         self.name_what_stays(&config);
         self.events
-            .load(config, Some(Arc::clone(&self.loaded)), self.choice(None))
+            .load(config, Some(Arc::clone(&self.loaded)), self.choice(None), self.health.clone())
             .context("starting a thread")
     }
 
@@ -221,8 +227,34 @@ impl Reloads<'_> {
         drop((old_publication, old));
     }
 
+    /// Leaves out addresses of hosts that are down, and gives those that are up.
+    fn follow_health(&mut self) {
+        if let Some(replacement) = self.loaded.with_pools(&self.pools()) {
+            self.replace(replacement);
+        }
+    }
+
+    /// Has tools know which lines and pools there are.
+    pub(crate) fn tell_configuration(&self) {
+        let (lines, pools) = (Arc::new(self.current.lines.clone()), Arc::clone(&self.current.pools));
+        self.states.with(|states| (states.lines, states.pools) = (lines, pools));
+    }
+
+    fn pools(&self) -> Pools {
+        Pools { specs: Arc::clone(&self.current.pools), health: self.health.clone() }
+    }
+
+    /// Has the addresses checked that pools have now.
+    pub(crate) fn check_hosts(&mut self) {
+        let targets = self.loaded.targets(&self.pools());
+        self.checker.check(targets);
+    }
+
     fn publish(&mut self, config: &Config, replacement: Loaded) {
         self.current = config.clone();
+        self.tell_configuration();
+        // Pools may be others, and hosts may have changed while zones were read.
+        let replacement = replacement.with_pools(&self.pools()).unwrap_or(replacement);
         self.current.transfers.secondaries.clone_from(&self.running.transfers.secondaries);
         let targets = self.replace_catalog(&replacement);
         let spec = config.query_log.as_ref();
@@ -247,6 +279,7 @@ impl Reloads<'_> {
             self.published.swap(Arc::new(publication(&self.current, &replacement, &self.shared)));
         self.notifier.start(self.current.transfers.targets(&self.loaded, &replacement));
         let old_zones = mem::replace(&mut self.loaded, Arc::new(replacement));
+        self.check_hosts();
         wait_until_unused(&old_publication);
         drop((old_publication, old_zones));
     }
@@ -297,7 +330,8 @@ impl Reloads<'_> {
         }
         if order.action != ZoneAction::Freeze {
             let (config, current) = (self.current.clone(), Some(Arc::clone(&self.loaded)));
-            let begun = self.events.load(config, current, self.choice(Some(NameBuf::clone(origin))));
+            let choice = self.choice(Some(NameBuf::clone(origin)));
+            let begun = self.events.load(config, current, choice, self.health.clone());
             begun.map_err(|error| format!("starting a thread: {error}"))?;
             self.is_loading = true;
             return Ok(None);

@@ -25,6 +25,7 @@ use super::encrypted_server::EncryptedServer;
 use super::engines::{EngineThread, engine_cores, start_engines};
 use super::events::{Event, Events};
 use super::guard_config::Chance;
+use super::health::{Checker, Health};
 use super::load::{Choice, Loaded};
 use super::notify::Notifier;
 use super::options::{ResponderKind, Serve};
@@ -50,7 +51,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     privileges::give_up(&config)?; // Before there are threads, whose privileges are their own.
     // Zones may take long to load: signals are heard from here on.
     let events = Events::start().context("handling signals")?;
-    events.load(config, None, Choice::default()).context("starting a thread")?;
+    events.load(config, None, Choice::default(), Health::default()).context("starting a thread")?;
     let Some((config, loaded)) = wait_for_zones(&events) else { return Ok(ExitCode::SUCCESS) };
     if loaded.zone_count() == 0
         && config.transfers.secondaries.is_empty()
@@ -81,7 +82,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     let tcp = start_tcp(&config, &published, &admission)?;
     let over_tls = start_encrypted(over_tls, &published)?;
     let devices = Devices::open(&config, bound, &handles, tcp.as_ref().map(|tcp| &tcp.handle))?;
-    let states = SharedStates::default();
+    let (states, health) = (SharedStates::default(), Health::default());
     let sources = stats::Sources {
         responders: {
             let of_engines = engines.iter().flat_map(|engine| &engine.counters);
@@ -94,6 +95,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         steering: devices.steering(),
         published: Arc::clone(&published),
         states: states.clone(),
+        health: health.clone(),
         orders: events.orders(),
     };
     // A server that nobody can look at serves all the same.
@@ -129,7 +131,11 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         set_aside: None,
         states,
         ordered: None,
+        checker: Checker::new(health.clone(), events.sender()),
+        health,
     };
+    reloads.tell_configuration();
+    reloads.check_hosts();
     reloads.run();
     let log = reloads.shared.query_log;
     drop(control_socket);
@@ -148,7 +154,7 @@ fn wait_for_zones(events: &Events) -> Option<(Config, Loaded)> {
         match events.next() {
             Event::Signal(SIGHUP) => again = true,
             Event::Signal(_) => return None,
-            Event::Secondary(_) | Event::Update(_) => {} // They begin later.
+            Event::Secondary(_) | Event::Update(_) | Event::Health => {} // They begin later.
             Event::Order(order) => order.answer(Err("the server is starting".to_owned())),
             Event::Loaded(loaded) => {
                 if again {

@@ -3,15 +3,17 @@
 //! The owner's file stays as it is. The signed version lies beside it, in `FILE.signed` and its journal, so that serials go on after a restart.
 //! It follows what the owner's file and updates say, the keys and the time.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use dns_auth::compile::{compile, compile_changed};
+use dns_auth::compile::{compile, compile_changed, compile_views, compile_with_lines};
+use dns_auth::{LineData, SignSets};
 use dns_sign::{DenialBy, Due, KeySet, Lifetimes, Role, Signed, Signer, Times, differing};
 use dns_transfer::Difference;
-use dns_wire::{Name, NameBuf};
+use dns_wire::{Name, NameBuf, Rtype};
 use dns_zone::{Changed, Zone};
 
 use super::config::ZoneSpec;
@@ -38,9 +40,49 @@ pub(crate) struct Signing {
     file: PathBuf,
     /// Whether the file lacks what is served, as it could not be written.
     is_unsaved: bool,
+    /// Signatures of record sets that some clients get in place of the zone's.
+    made: Arc<Made>,
 }
 
-/// The signed version of a zone that was read, whose owner's file is `file`, with the keys in `directory`. `before` is what is served.
+/// Signatures that were made, by owner, type, TTL and data of what they cover.
+type Made = Mutex<HashMap<(NameBuf, u16, u32, Vec<Vec<u8>>), Vec<Vec<u8>>>>;
+
+/// Signs what some clients get in place of a zone's own, each set once.
+#[derive(Debug)]
+struct ViewSigner {
+    origin: NameBuf,
+    keys: Arc<KeySet>,
+    made: Arc<Made>,
+}
+
+impl SignSets for ViewSigner {
+    fn sign(&self, owner: &NameBuf, rtype: Rtype, ttl: u32, records: &[Vec<u8>]) -> Vec<Vec<u8>> {
+        let sign = || {
+            let now = unix_time();
+            let active = self.keys.at(now)?;
+            // It denies nothing.
+            let signer =
+                Signer::new(self.origin.as_name(), &active, now, Lifetimes::default(), DenialBy::default());
+            let key = (owner.clone(), rtype.0, ttl, records.to_vec());
+            let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+            let held = made.get(&key).cloned();
+            if let Some(held) = held.filter(|held| signer.are_good(rtype, held.iter().map(Vec::as_slice))) {
+                return Ok(held);
+            }
+            let signatures = signer.sign_set(owner.as_name(), rtype, ttl, records);
+            let signatures = signatures.context("the cryptographic library could not sign")?;
+            made.insert(key, signatures.clone());
+            anyhow::Ok(signatures)
+        };
+        sign().unwrap_or_else(|error| {
+            log::error!("{owner} {rtype}: some clients get records that are not signed: {error:#}");
+            Vec::new()
+        })
+    }
+}
+
+/// The signed version of a zone that was read, whose owner's file is `file`, with the keys in `directory`. `before` is what is served; `data` is what
+/// views have.
 ///
 /// # Errors
 /// The zone cannot be signed. What is served stays good for as long as its signatures.
@@ -49,9 +91,11 @@ pub(crate) fn load(
     file: &Path,
     (directory, denial): (&Path, DenialBy),
     before: Option<&Version>,
+    data: &LineData,
 ) -> anyhow::Result<Version> {
     let signed = signed_file(file);
     let before = before.filter(|version| version.served.origin() == source.origin());
+    let made = before.and_then(|version| version.signing.as_ref()).map(|signing| Arc::clone(&signing.made));
     let before = before.and_then(|version| Some((version.clone(), version.signing.as_ref()?.is_unsaved)));
     let held = match before {
         Some(held) => Some(held),
@@ -66,18 +110,33 @@ pub(crate) fn load(
         directory: directory.to_owned(),
         file: signed,
         is_unsaved,
+        made: made.unwrap_or_default(),
     };
     match held {
-        None => first(signing(source, false)),
+        None => first(signing(source, false), data),
         Some((held, is_unsaved)) => {
             let zone = held.tree().context("it has no data")?;
             let mut names = differing(zone, &source);
             let signing = signing(source, is_unsaved);
             names.extend(signing.due(zone, usize::MAX)?.names);
             let next = signing.next(&held, &names)?;
-            Ok(signing.keep(&held, next))
+            let version = signing.keep(&held, next);
+            Ok(with_views(version, data))
         }
     }
+}
+
+/// A version with views that are made of `data`.
+pub(crate) fn with_views(version: Version, data: &LineData) -> Version {
+    if data.is_empty() && version.served.lines().is_none() {
+        return version;
+    }
+    let data = match &version.signing {
+        Some(signing) => data.signed_by(signing.view_signer()),
+        None => data.clone(),
+    };
+    let served = compile_views(&version.served, &Arc::new(data));
+    Version { served: Arc::new(served), ..version }
 }
 
 /// What was served of a zone that cannot be signed now, if it is on disk.
@@ -104,7 +163,7 @@ fn read_signed(file: &Path, origin: Name<'_>) -> anyhow::Result<Option<Version>>
 }
 
 /// The first version.
-fn first(signing: Signing) -> anyhow::Result<Version> {
+fn first(signing: Signing, data: &LineData) -> anyhow::Result<Version> {
     let Signing { source, keys, file, denial, .. } = &signing;
     let (now, origin) = (unix_time(), source.origin());
     let active = keys.at(now)?;
@@ -114,7 +173,11 @@ fn first(signing: Signing) -> anyhow::Result<Version> {
     let zone = signer.sign(source, serial, load::random_seed())?;
     store::save(file, &zone)?;
     log::info!("zone {origin}: signed, serial {serial}");
-    Ok(Version { signing: Some(Arc::new(signing)), ..Version::first(compile(zone)) })
+    let served = match data.is_empty() {
+        true => compile(zone),
+        false => compile_with_lines(zone, &Arc::new(data.signed_by(signing.view_signer()))),
+    };
+    Ok(Version { signing: Some(Arc::new(signing)), ..Version::first(served) })
 }
 
 /// A version that is signed, and not yet kept.
@@ -124,6 +187,23 @@ pub(crate) struct Next {
 }
 
 impl Signing {
+    /// Signs for views, with the keys as they are now.
+    fn view_signer(&self) -> Arc<dyn SignSets> {
+        let (origin, keys) = (NameBuf::from(self.source.origin()), Arc::clone(&self.keys));
+        Arc::new(ViewSigner { origin, keys, made: Arc::clone(&self.made) })
+    }
+
+    /// Whether all signatures of views are good for long enough.
+    fn are_views_good(&self, version: &Version) -> anyhow::Result<bool> {
+        let Some(lines) = version.served.lines() else { return Ok(true) };
+        let (active, now) = (self.keys.at(unix_time())?, unix_time());
+        let signer = Signer::new(self.source.origin(), &active, now, Lifetimes::default(), self.denial);
+        let are_good = lines.signatures().all(|(rtype, own)| signer.are_good(rtype, own.into_iter()));
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.retain(|(_, rtype, ..), own| signer.are_good(Rtype(*rtype), own.iter().map(Vec::as_slice)));
+        Ok(are_good)
+    }
+
     /// The same, when its owner has another zone.
     pub(crate) fn with_source(&self, source: Zone) -> Signing {
         Signing { source, ..self.clone() }
@@ -177,7 +257,17 @@ pub(crate) fn renew(held: &Version) -> anyhow::Result<(Option<Version>, Duration
     let next_key = keys.next_change(now).map_or(u64::MAX, |time| time - now);
     let again = Duration::from_secs(next_key.min(due.next.into()).max(1)).min(LOOK_MAX);
     let next = signing.next(held, &due.names)?;
-    Ok((next.map(|next| signing.keep(held, Some(next))), again))
+    let renewed = next.map(|next| signing.clone().keep(held, Some(next)));
+    let version = renewed.as_ref().unwrap_or(held);
+    if let Some(lines) = version.served.lines()
+        && !signing.are_views_good(version)?
+    {
+        let signing = version.signing.as_deref().cloned().unwrap_or_else(|| signing.clone());
+        let keyed = Signing { keys, ..signing };
+        let version = Version { signing: Some(Arc::new(keyed)), ..version.clone() };
+        return Ok((Some(with_views(version, lines.data())), again));
+    }
+    Ok((renewed, again))
 }
 
 /// The keys of a zone. One that was never signed gets its first key.

@@ -16,12 +16,16 @@ use dns_zone::findings::findings;
 use engine::EngineHandle;
 use native::SteeringCounts;
 use observe::client::{Answer, Answering};
-use observe::protocol::{Reply, Request, ZoneAction};
-use observe::report::{Count, ZoneReport, ZoneVersion};
+use observe::protocol::{ExplainRequest, Reply, Request, ZoneAction};
+use observe::report::{Count, PoolHealth, ZoneReport, ZoneVersion};
 use observe::{ControlSocket, Program, Subject};
 
+use super::explain::{self, Asked};
+use super::health::{Health, State, Target};
+use super::load::addresses_at;
 use super::options;
 use super::orders::{Orders, SharedStates};
+use super::pools::Pools;
 use super::transfers::unix_time;
 use super::version::write_zone_to;
 use crate::observe::{device_lines, each_engine, next_reply};
@@ -29,6 +33,9 @@ use crate::output::to_stdout;
 
 /// What servers are called among the programs that can be looked at.
 pub(crate) const NAME: &str = "dns";
+
+/// Addresses whose health is counted at most: each is a metric of its own.
+const HEALTH_COUNTS_MAX: usize = 1000;
 
 /// Everything that counts.
 pub(crate) struct Sources {
@@ -46,6 +53,8 @@ pub(crate) struct Sources {
     pub(crate) published: Arc<ArcSwap<Published>>,
     /// What is known of zones besides.
     pub(crate) states: SharedStates,
+    /// How the hosts of pools are.
+    pub(crate) health: Health,
     /// Where orders for single zones go.
     pub(crate) orders: Orders,
 }
@@ -66,6 +75,17 @@ impl Subject for Sources {
             ZoneAction::Check => self.check(&origin),
             action => self.orders.carry_out(origin, action).map(|said| vec![said]),
         }
+    }
+
+    fn explain(&self, question: &ExplainRequest) -> Result<Vec<String>, String> {
+        let published = self.published.load_full();
+        let (lines, pools) =
+            self.states.with(|states| (Arc::clone(&states.lines), Arc::clone(&states.pools)));
+        let pools = Pools { specs: pools, health: self.health.clone() };
+        let explained = Asked::try_from(question).and_then(|asked| {
+            explain::explained(&asked, &lines, &pools, (&published.catalog, &published.settings))
+        });
+        explained.map_err(|error| format!("{error:#}"))
     }
 
     fn write_zone(&self, name: &str, out: &mut dyn io::Write) -> Result<io::Result<()>, String> {
@@ -98,6 +118,7 @@ impl Sources {
             signed_until: signed_until(tree),
             is_frozen,
             last_transfer,
+            health: self.health_of(zone),
         });
         let policy = published.transfers.policy.zones.get(&origin);
         let is_secondary = policy.is_some_and(|policy| !policy.primaries.is_empty());
@@ -123,7 +144,35 @@ impl Sources {
         if let Some(log) = &self.published.load().log {
             counts.push(("query_log_lost".to_owned(), log.lost()));
         }
+        counts.extend(self.health_counts());
         counts
+    }
+
+    /// Of each address that is checked, whether it is up, and what its checks have found.
+    fn health_counts(&self) -> Vec<(String, u64)> {
+        let of = |(target, state): (&Target, &State)| {
+            let labels = format!("{{pool=\"{}\",address=\"{}\"}}", target.pool, target.address);
+            [("up", u64::from(state.is_up)), ("checks", state.checks), ("checks_failed", state.failed)]
+                .map(|(name, value)| (format!("pool_{name}{labels}"), value))
+        };
+        self.health.with(|states| states.iter().take(HEALTH_COUNTS_MAX).flat_map(of).collect())
+    }
+
+    /// Addresses of a zone that are checked, and how many of them are down.
+    fn health_of(&self, zone: &ServedZone) -> Option<PoolHealth> {
+        let data = zone.lines()?.data();
+        let mut health = PoolHealth::default();
+        let pools = self.states.with(|states| Arc::clone(&states.pools));
+        for name in data.pools().keys() {
+            let Some(pool) = pools.iter().find(|pool| pool.names.contains(name)) else { continue };
+            let addresses = addresses_at(zone.tree().ok(), data, name);
+            let states = addresses.into_iter().filter_map(|address| self.health.state(&pool.name, address));
+            states.for_each(|state| {
+                health.addresses += 1;
+                health.down += usize::from(!state.is_up);
+            });
+        }
+        (health.addresses > 0).then_some(health)
     }
 }
 

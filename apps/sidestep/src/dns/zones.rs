@@ -154,5 +154,9 @@ fn state(version: &ZoneVersion) -> String {
     let frozen = version.is_frozen.then(|| "frozen".to_owned());
     let signed = version.signed_until.map(|until| format!("signed until {}", time(until)));
     let came = version.last_transfer.map(|came| format!("transferred {}", time(came)));
-    frozen.into_iter().chain(signed).chain(came).collect::<Vec<_>>().join(", ")
+    let health = version
+        .health
+        .as_ref()
+        .map(|health| format!("{} of {} addresses up", health.addresses - health.down, health.addresses));
+    frozen.into_iter().chain(signed).chain(came).chain(health).collect::<Vec<_>>().join(", ")
 }

@@ -103,6 +103,18 @@ pub struct ZoneVersion {
     /// When it came from a primary since the server started, in seconds since 1970.
     #[serde(default)]
     pub last_transfer: Option<u64>,
+    /// Of its addresses that are checked.
+    #[serde(default)]
+    pub health: Option<PoolHealth>,
+}
+
+/// How the addresses of a zone are that are checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolHealth {
+    /// How many are checked, each as often as names have it.
+    pub addresses: usize,
+    /// How many of them are down.
+    pub down: usize,
 }
 
 /// An interface of a capture: a device of an engine.

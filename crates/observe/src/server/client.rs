@@ -128,6 +128,9 @@ fn answer(request: Request, program: &Program, ending: &AtomicBool, out: &mut Ou
         Request::ChangeZone { name, action } => {
             program.subject.change_zone(&name, action).map(|said| write_pieces(&said, Reply::Lines, out))
         }
+        Request::Explain(question) => {
+            program.subject.explain(&question).map(|said| write_pieces(&said, Reply::Lines, out))
+        }
         Request::Flush { name, below } => {
             program.subject.flush(&name, below).map(|count| write_json(out, &Reply::Flushed(count)))
         }

@@ -20,7 +20,7 @@ use engine::EngineHandle;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use crate::directory::make_own_directory;
-use crate::protocol::ZoneAction;
+use crate::protocol::{ExplainRequest, ZoneAction};
 use crate::report::{Count, NameServerReport, ZoneReport};
 use client::Clients;
 pub use client::{attend, refusal};
@@ -62,6 +62,11 @@ pub trait Subject: Send + Sync {
 
     /// Does something with a zone, and says what came of it, or what is wrong.
     fn change_zone(&self, _name: &str, _action: ZoneAction) -> Result<Vec<String>, String> {
+        Err("this program has no zones".to_owned())
+    }
+
+    /// Says which line answers a question, and why, or what is wrong.
+    fn explain(&self, _question: &ExplainRequest) -> Result<Vec<String>, String> {
         Err("this program has no zones".to_owned())
     }
 

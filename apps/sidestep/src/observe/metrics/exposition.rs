@@ -46,11 +46,22 @@ impl Exposition {
 
     fn add_all(&mut self, prefix: &str, counts: &[Count], labels: &Labels) {
         for (name, value) in counts {
+            let (name, own) = name.split_once('{').unwrap_or((name, ""));
             let name =
                 format!("sidestep_{prefix}{name}").replace(|octet: char| !octet.is_ascii_alphanumeric(), "_");
-            self.0.entry(name).or_default().push((labels.clone(), *value));
+            let labels = [&labels[..], &of_pool(own)].concat();
+            self.0.entry(name).or_default().push((labels, *value));
         }
     }
+}
+
+/// The labels behind the name of a count about an address: `pool="web",address="192.0.2.1"}`.
+fn of_pool(text: &str) -> Labels {
+    let value = |label: &'static str| {
+        let (_, rest) = text.split_once(&format!("{label}=\""))?;
+        Some((label, rest.split_once('"')?.0.to_owned()))
+    };
+    ["pool", "address"].into_iter().filter_map(value).collect()
 }
 
 impl fmt::Display for Exposition {
@@ -88,6 +99,16 @@ mod tests {
     use observe::report::{DeviceCounters, EngineCounters};
 
     use super::*;
+
+    #[test]
+    fn counts_of_addresses_have_labels() {
+        let own = vec![("pool_up{pool=\"web\",address=\"2001:db8::1\"}".to_owned(), 1)];
+        let mut exposition = Exposition::new(0);
+        exposition.add("dns", 10, &CountersReport { own, engines: Vec::new() });
+        let text = exposition.to_string();
+        let line = "sidestep_pool_up{program=\"dns\",pid=\"10\",pool=\"web\",address=\"2001:db8::1\"} 1\n";
+        assert!(text.contains(line), "{text}");
+    }
 
     #[test]
     fn the_samples_of_a_metric_stand_together_and_labels_are_escaped() {
