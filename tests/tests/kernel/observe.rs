@@ -78,6 +78,8 @@ fn prometheus_gets_the_counters_of_all_programs_and_health_is_that_one_answers()
         "# TYPE sidestep_dns_queries_udp untyped".to_owned(),
         format!("sidestep_dns_queries_udp{{program=\"dns\",pid=\"{pid}\"}} 1"),
         format!("sidestep_up{{program=\"dns\",pid=\"{pid}\"}} 1"),
+        format!("sidestep_zones{{program=\"dns\",pid=\"{pid}\"}} 1"),
+        format!("sidestep_zone_serial{{program=\"dns\",pid=\"{pid}\",zone=\"example.com.\"}} 1"),
         "sidestep_programs_without_answer 0".to_owned(),
     ] {
         assert!(text.lines().any(|own| own == line), "{line}: {text}");
@@ -87,6 +89,57 @@ fn prometheus_gets_the_counters_of_all_programs_and_health_is_that_one_answers()
     drop(server);
     let (status, text) = get(&address, "/health");
     assert_eq!(status, 503, "{text}");
+}
+
+/// A name in the dashboard that no server has is a panel that stays empty.
+#[test]
+fn the_dashboard_shows_metrics_that_servers_have() {
+    let dashboard =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/grafana.json")).unwrap();
+    let is_part = |char: char| char.is_ascii_alphanumeric() || char == '_';
+    let mut shown: Vec<&str> = dashboard.split(|char| !is_part(char)).collect();
+    shown.retain(|word| word.starts_with("sidestep_"));
+    shown.sort_unstable();
+    shown.dedup();
+    assert!(shown.len() > 30, "{shown:?}");
+
+    let directory = Directory::new().unwrap();
+    let zone = Zone::sample().file;
+    let own = directory.path().join("example.com.zone");
+    std::fs::copy(&zone, &own).unwrap();
+    let config = "query-log = \"queries.json\"\n[rate]\nper-address = 4\nburst-ms = 10000\nslip = 2\nexempt = [\"192.0.2.1\"]\n\
+                  [[zone]]\nfile = \"example.com.zone\"\ndnssec = true\n";
+    let config = directory.write("dns.toml", config).unwrap().display().to_string();
+    let server = Serving::start_in(directory, &["--config", &config], &[]);
+    for rtype in ["A", "AAAA", "NS", "MX", "TXT", "SOA", "DS", "DNSKEY", "HTTPS"] {
+        Dig::ask(server.v4, Transport::Udp, &["mail.example.com", rtype]);
+    }
+    for (words, status) in [
+        (&["none.example.com"][..], "NXDOMAIN"),
+        (&["example.net"], "REFUSED"),
+        (&["example.com", "+opcode=3"], "NOTIMP"),
+        (&["example.com", "OPT"], "FORMERR"),
+    ] {
+        assert_eq!(Dig::ask(server.v4, Transport::Udp, words).status(), status, "{words:?}");
+    }
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.send_to(b"short", server.v4).unwrap();
+    let query = lab::message::query(1, "mail.example.com", lab::message::A);
+    (0..100).for_each(|_| assert!(socket.send_to(&query, server.v4).is_ok()));
+    let control = server.directory.path().join("control.sock").display().to_string();
+    let mut command = Command::new(sidestep_binary());
+    command.args(["metrics", "--listen", "127.0.0.1:0", "--control", &control]);
+    let mut metrics = Child::spawn("metrics", &mut command).unwrap();
+    let ready = metrics.wait_for_line("ready: metrics at http://", PATIENCE).unwrap();
+    let address = ready.split("http://").nth(1).unwrap().trim_end_matches("/metrics").to_owned();
+    let (_, text) = get(&address, "/metrics");
+    // Nothing here fails so badly.
+    let never = ["sidestep_dns_responses_SERVFAIL"];
+    let missing: Vec<&&str> = shown
+        .iter()
+        .filter(|name| !never.contains(name) && !text.contains(&format!("# TYPE {name} untyped\n")))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}: {text}");
 }
 
 #[test]

@@ -95,6 +95,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         steering: devices.steering(),
         published: Arc::clone(&published),
         states: states.clone(),
+        signed_until: stats::SignedUntil::default(),
         health: health.clone(),
         orders: events.orders(),
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use anyhow::{Context, bail};
 use arc_swap::ArcSwap;
@@ -37,6 +37,9 @@ pub(crate) const NAME: &str = "dns";
 /// Addresses whose health is counted at most: each is a metric of its own.
 const HEALTH_COUNTS_MAX: usize = 1000;
 
+/// Zones that have metrics of their own.
+const ZONE_COUNTS_MAX: usize = 100;
+
 /// Everything that counts.
 pub(crate) struct Sources {
     /// The engines in order.
@@ -53,6 +56,8 @@ pub(crate) struct Sources {
     pub(crate) published: Arc<ArcSwap<Published>>,
     /// What is known of zones besides.
     pub(crate) states: SharedStates,
+    /// When the signatures of zones end.
+    pub(crate) signed_until: SignedUntil,
     /// How the hosts of pools are.
     pub(crate) health: Health,
     /// Where orders for single zones go.
@@ -105,7 +110,7 @@ impl Sources {
         Ok(if lines.is_empty() { nothing() } else { lines })
     }
 
-    fn report(&self, zone: &ServedZone, published: &Published) -> ZoneReport {
+    fn report(&self, zone: &Arc<ServedZone>, published: &Published) -> ZoneReport {
         let origin = NameBuf::from(zone.origin());
         let (is_frozen, last_transfer) = self
             .states
@@ -115,7 +120,7 @@ impl Sources {
             records: tree.record_count(),
             names: tree.node_count(),
             is_signed: tree.apex().rrsets().any(|rrset| rrset.rtype() == Rtype::DNSKEY),
-            signed_until: signed_until(tree),
+            signed_until: self.signed_until.of(zone),
             is_frozen,
             last_transfer,
             health: self.health_of(zone),
@@ -145,6 +150,31 @@ impl Sources {
             counts.push(("query_log_lost".to_owned(), log.lost()));
         }
         counts.extend(self.health_counts());
+        counts.extend(self.zone_counts());
+        counts
+    }
+
+    /// How many zones there are and have no data, and what is known of the first of them.
+    fn zone_counts(&self) -> Vec<(String, u64)> {
+        let catalog = Arc::clone(&self.published.load().catalog);
+        let zones = catalog.zones();
+        let unavailable = zones.iter().filter(|zone| zone.tree().is_err()).count();
+        let mut counts = vec![
+            ("zones".to_owned(), zones.len() as u64),
+            ("zones_unavailable".to_owned(), unavailable as u64),
+        ];
+        for zone in zones.iter().take(ZONE_COUNTS_MAX) {
+            let mut add = |name: &str, value| {
+                counts.push((format!("zone_{name}{{zone=\"{}\"}}", zone.origin()), value));
+            };
+            add("is_served", zone.tree().is_ok().into());
+            let Ok(tree) = zone.tree() else { continue };
+            add("serial", tree.serial().into());
+            add("records", tree.record_count() as u64);
+            if let Some(until) = self.signed_until.of(zone) {
+                add("signed_until", until);
+            }
+        }
         counts
     }
 
@@ -191,11 +221,30 @@ fn tree_of<'c>(catalog: &'c Catalog, origin: &NameBuf) -> Result<&'c Zone, Strin
     }
 }
 
-/// When the first signature ends, in seconds since 1970.
-fn signed_until(zone: &Zone) -> Option<u64> {
-    if !zone.is_signed() {
-        return None;
+/// When the signatures of zones end. A look at all of them takes long in a large zone, so it is remembered for a version.
+#[derive(Default)]
+pub(crate) struct SignedUntil(Mutex<BTreeMap<NameBuf, (Weak<ServedZone>, Option<u64>)>>);
+
+impl SignedUntil {
+    /// When the first signature of a zone ends, in seconds since 1970.
+    fn of(&self, zone: &Arc<ServedZone>) -> Option<u64> {
+        let tree = zone.tree().ok().filter(|tree| tree.is_signed())?;
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, (version, _)| version.strong_count() > 0);
+        let origin = NameBuf::from(zone.origin());
+        match known.get(&origin) {
+            Some((version, until)) if std::ptr::eq(version.as_ptr(), Arc::as_ptr(zone)) => *until,
+            _ => {
+                let until = signed_until(tree);
+                known.insert(origin, (Arc::downgrade(zone), until));
+                until
+            }
+        }
     }
+}
+
+/// When the first signature of a signed zone ends, in seconds since 1970.
+fn signed_until(zone: &Zone) -> Option<u64> {
     let expirations = zone.nodes().flat_map(|node| {
         let sets = node.rrsets().filter(|set| set.rtype() == Rtype::RRSIG);
         sets.flat_map(|set| set.records()).filter_map(|rdata| rdata.get(8..12)?.try_into().ok())

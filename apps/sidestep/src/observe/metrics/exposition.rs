@@ -49,19 +49,19 @@ impl Exposition {
             let (name, own) = name.split_once('{').unwrap_or((name, ""));
             let name =
                 format!("sidestep_{prefix}{name}").replace(|octet: char| !octet.is_ascii_alphanumeric(), "_");
-            let labels = [&labels[..], &of_pool(own)].concat();
+            let labels = [&labels[..], &labels_in(own)].concat();
             self.0.entry(name).or_default().push((labels, *value));
         }
     }
 }
 
-/// The labels behind the name of a count about an address: `pool="web",address="192.0.2.1"}`.
-fn of_pool(text: &str) -> Labels {
+/// The labels behind the name of a count about one thing: `pool="web",address="192.0.2.1"}`.
+fn labels_in(text: &str) -> Labels {
     let value = |label: &'static str| {
         let (_, rest) = text.split_once(&format!("{label}=\""))?;
         Some((label, rest.split_once('"')?.0.to_owned()))
     };
-    ["pool", "address"].into_iter().filter_map(value).collect()
+    ["pool", "address", "zone"].into_iter().filter_map(value).collect()
 }
 
 impl fmt::Display for Exposition {
