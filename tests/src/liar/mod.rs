@@ -71,7 +71,7 @@ pub enum Fault {
     NoTcp,
     /// One name in four gets no answer.
     Deaf,
-    /// All names have one address, which lies where those of the audit zone lie.
+    /// All names have one address of type A, which lies where those of the audit zone lie.
     ChangesToNear,
     /// Long answers are cut over TCP as they are over UDP.
     CutsTcp,
@@ -412,7 +412,8 @@ impl Liar {
             ttl: 60,
             rdata: if self.has(Fault::ChangesToNear) { NEAR_LIE } else { LIE }.to_vec(),
         };
-        let changes = self.has(Fault::ChangesAddress) || self.has(Fault::ChangesToNear);
+        let has_address = answer.answers.first().is_some_and(|record| record.rtype == Rtype::A);
+        let changes = self.has(Fault::ChangesAddress) || self.has(Fault::ChangesToNear) && has_address;
         if is_missing && self.has(Fault::RewritesMissing) || !is_missing && changes {
             *answer = Answer { answers: vec![lie()], ..Answer::default() };
             return;
