@@ -1,5 +1,6 @@
 //! The command on loopback, against the liar behind sockets: output, exit status, history, webhook, metrics, and wrong words.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Output};
@@ -31,6 +32,11 @@ fn now_ms() -> u64 {
 
 impl Served {
     fn start() -> Served {
+        Served::start_that(|_| false)
+    }
+
+    /// One that does not get the datagrams that `loses` names.
+    fn start_that(loses: impl FnMut(&[u8]) -> bool + Send + 'static) -> Served {
         let origin = NameBuf::from_text(b"probe.example.", None).unwrap();
         let servers = vec![IpAddr::from([192, 0, 2, 1])];
         let upstream = Upstream { zone: Zone::new(origin, servers, KeySet::default()), log: Log::new(1000) };
@@ -39,7 +45,7 @@ impl Served {
         let address = udp.local_addr().unwrap();
         let tcp = TcpListener::bind(address).unwrap();
         let (own, other) = (Arc::clone(&liar), Arc::clone(&liar));
-        thread::spawn(move || serve_udp(&udp, &own));
+        thread::spawn(move || serve_udp(&udp, &own, loses));
         thread::spawn(move || tcp.incoming().flatten().for_each(|stream| serve_tcp(stream, &other)));
         Served { address, liar }
     }
@@ -74,10 +80,12 @@ fn ask(liar: &Mutex<(Liar, Upstream)>, message: &[u8], via: Via) -> Option<Vec<u
     liar.ask(message, via, upstream, now_ms()).map(|(answer, _)| answer)
 }
 
-fn serve_udp(socket: &UdpSocket, liar: &Mutex<(Liar, Upstream)>) {
+fn serve_udp(socket: &UdpSocket, liar: &Mutex<(Liar, Upstream)>, mut loses: impl FnMut(&[u8]) -> bool) {
     let mut buffer = [0; 4096];
     while let Ok((len, client)) = socket.recv_from(&mut buffer) {
-        if let Some(answer) = ask(liar, &buffer[..len], Via::Udp) {
+        if !loses(&buffer[..len])
+            && let Some(answer) = ask(liar, &buffer[..len], Via::Udp)
+        {
             let _ = socket.send_to(&answer, client); // The client may have gone.
         }
     }
@@ -254,9 +262,34 @@ fn a_list_of_names_says_where_their_addresses_lie() {
     };
     let good = verdict("# names\nwww.example 203.0.113.7 198.51.100.0/24 2001:db8::/32\n");
     assert_eq!(good.verdict, Verdict::Good, "{good:?}");
+    let none = verdict("elsewhere.example 203.0.113.7\n"); // It is refused.
+    assert_eq!(none.verdict, Verdict::Unknown, "{none:?}");
     let bad = verdict("www.example 203.0.113.7\n");
     assert_eq!(bad.verdict, Verdict::Bad, "{bad:?}");
     assert!(bad.evidence.iter().any(|line| line.contains("198.51.100.80")), "{bad:?}");
+}
+
+/// Each question arrives when it is sent for the second time.
+#[test]
+fn a_lost_datagram_is_sent_again_with_another_id_and_is_no_finding() {
+    let ids = Arc::new(Mutex::new(BTreeMap::<Vec<u8>, Vec<[u8; 2]>>::new()));
+    let seen = Arc::clone(&ids);
+    let served = Served::start_that(move |message| {
+        let mut seen = seen.lock().unwrap();
+        let ids = seen.entry(message[12..].to_vec()).or_default();
+        ids.push([message[0], message[1]]);
+        ids.len() == 1
+    });
+    let output = served.run("probe", &["--only", "ttl", "--json"]);
+    let report: Report = serde_json::from_slice(&output.stdout).unwrap();
+    let findings = &report.resolvers[0].findings;
+    assert!(findings.iter().all(|finding| finding.verdict != Verdict::Bad), "{findings:#?}");
+    assert!(findings.iter().any(|finding| finding.verdict == Verdict::Good), "{findings:#?}");
+    let lines = findings.iter().flat_map(|finding| &finding.evidence);
+    assert!(lines.filter(|line| line.contains(", asked 2 times)")).count() >= 4, "{findings:#?}");
+    let ids = ids.lock().unwrap();
+    let differing = ids.values().filter(|ids| ids.len() > 1 && ids[0] != ids[1]).count();
+    assert!(differing >= 6, "{ids:?}");
 }
 
 /// Strangers are held back by the address, and what is beyond is dropped or cut.

@@ -8,7 +8,7 @@ use dns_audit::plan::{REPEAT_MS, Step};
 use dns_audit::transcript::Outcome;
 use dns_client::{AskError, Asker, Server, Transport, Trust};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until};
 
 use super::clock::random;
 use super::pace::Turns;
@@ -66,22 +66,24 @@ impl Askers {
         let end = first + Duration::from_millis(step.patience_ms);
         let (mut under_way, mut sends) = (JoinSet::new(), 0);
         while sends < tries && Instant::now() < end {
-            if sends > 0 {
-                turns.wait().await;
-            }
-            sends += 1;
             let Ok(id) = random() else { break };
             let message = step.question.message(u16::from_be_bytes(id));
-            let (asker, server) = (asker.clone(), server.clone());
-            under_way.spawn(async move {
-                let sent = Instant::now();
-                let answer = asker.ask(&server, transport, &message).await;
-                (sent, sent.elapsed(), answer)
-            });
+            under_way.spawn(ask_once(asker.clone(), server.clone(), transport, message));
+            sends += 1;
             let repeat = Instant::now() + Duration::from_millis(REPEAT_MS);
-            let until = if sends < tries { end.min(repeat) } else { end };
-            if let Ok(Some(Ok((sent, took, answer)))) = timeout_at(until, under_way.join_next()).await {
-                return Asked { outcome: outcome(answer), sent, took, sends };
+            let again = sends < tries && repeat < end;
+            let next = async {
+                sleep_until(if again { repeat } else { end }).await;
+                if again {
+                    turns.wait().await;
+                }
+            };
+            tokio::select! {
+                biased;
+                Some(Ok((sent, took, answer))) = under_way.join_next() => {
+                    return Asked { outcome: outcome(answer), sent, took, sends };
+                }
+                () = next => {}
             }
         }
         Asked { outcome: Outcome::Silence, sent: first, took: first.elapsed(), sends }
@@ -91,6 +93,18 @@ impl Askers {
     pub(super) fn plain(&self) -> &Asker {
         &self.strict[0]
     }
+}
+
+/// When a question was sent, and what came after how long.
+async fn ask_once(
+    asker: Asker,
+    server: Server,
+    transport: Transport,
+    message: Vec<u8>,
+) -> (Instant, Duration, Result<Vec<u8>, AskError>) {
+    let sent = Instant::now();
+    let answer = asker.ask(&server, transport, &message).await;
+    (sent, sent.elapsed(), answer)
 }
 
 impl Ports {

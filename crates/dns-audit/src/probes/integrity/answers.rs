@@ -120,8 +120,9 @@ fn address(transcript: &Transcript<'_>) -> Finding {
 /// What the given names have: for the reader to compare, or against what the user expects.
 fn names(transcript: &Transcript<'_>) -> Option<Finding> {
     let exchanges: Vec<&Exchange> = transcript.group("names").collect();
-    let answered: Vec<(&Exchange, Reply)> =
-        exchanges.iter().filter_map(|exchange| Some((*exchange, exchange.reply()?))).collect();
+    let has_said = |reply: &Reply| reply.is(Rcode::NoError) || reply.is(Rcode::NxDomain);
+    let answered = exchanges.iter().filter_map(|exchange| Some((*exchange, exchange.reply()?)));
+    let answered: Vec<(&Exchange, Reply)> = answered.filter(|(_, reply)| has_said(reply)).collect();
     let lines = exchanges.iter().map(|exchange| {
         let question = &exchange.step.question;
         let said = exchange.reply().map_or_else(
