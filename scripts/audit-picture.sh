@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes docs/audit.png: the report that the laboratory's packaged resolvers get, as Chromium shows it. Root, and Debian's chromium and
-# pngquant.
+# Makes docs/audit.png: the report that the laboratory's packaged resolvers get, as Chromium shows it. Root, and what
+# `scripts/setup.sh docs` installs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what one purpose needs on Debian, says so first, and installs nothing else:
-#   scripts/setup.sh build | demo | bench | test       default: test, which includes the others
+#   scripts/setup.sh build | demo | bench | test | docs       default: test, which includes those before it; docs includes all
 # Servers that it installs are not started, now or at boot: the laboratory starts its own.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,13 +18,17 @@ dpdk=(libdpdk-dev pkg-config)
 test=(haproxy memcached libmemcached-tools postgresql wget iperf3 openssh-server openssh-client python3-venv
     libpython3.11-testsuite nodejs openjdk-17-jdk-headless dnsmasq-base bpftool nftables tcpdump systemd fstrm-bin)
 
+# scripts/audit-picture.sh takes the picture of a report.
+docs=(chromium pngquant)
+
 case $purpose in
     build) packages=("${build[@]}") ;;
     demo) packages=("${build[@]}" "${demo[@]}") ;;
     bench) packages=("${build[@]}" "${demo[@]}" "${bench[@]}") ;;
     test) packages=("${build[@]}" "${demo[@]}" "${bench[@]}" "${dpdk[@]}" "${test[@]}") ;;
+    docs) packages=("${build[@]}" "${demo[@]}" "${bench[@]}" "${dpdk[@]}" "${test[@]}" "${docs[@]}") ;;
     *)
-        echo "usage: scripts/setup.sh [build | demo | bench | test]" >&2
+        echo "usage: scripts/setup.sh [build | demo | bench | test | docs]" >&2
         exit 2
         ;;
 esac
@@ -102,5 +106,5 @@ for package in "${packages[@]}"; do
     is_installed "$package" || missing+=("$package")
 done
 [ ${#missing[@]} -eq 0 ] || install_packages "${missing[@]}"
-[ "$purpose" != test ] || install_python_packages
+case $purpose in test | docs) install_python_packages ;; esac
 echo "setup: everything for $purpose is installed"

@@ -4,6 +4,7 @@
 //! `tests/programs`, which need root and AF_XDP and say so when they cannot run.
 #![forbid(unsafe_code)]
 
+mod certificate;
 mod counters;
 mod dig;
 mod exchange;
@@ -15,11 +16,12 @@ mod reload;
 mod serving;
 mod stream;
 
+pub use certificate::make_certificate;
 pub use counters::Counters;
 pub use dig::{Dig, Transport};
 pub use exchange::{Answer, Exchange, ExchangeTally};
 pub use idle::assert_comes_to_rest;
-pub use liar::{EGRESS, Fault, Liar, Upstream};
+pub use liar::{EGRESS, Fault, Liar, Upstream, WORLD};
 pub use load::{Load, Tally};
 pub use reload::{VERSION_NAME, VersionedZone, reload_under_load};
 pub use serving::{Serving, command, stats};

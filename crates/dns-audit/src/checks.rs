@@ -83,6 +83,12 @@ impl Check {
         }
     }
 
+    /// The probe that it belongs to.
+    #[must_use]
+    pub fn probe(&self) -> &'static str {
+        self.id.split('.').next().unwrap_or_default()
+    }
+
     /// It could not be seen, for this reason.
     #[must_use]
     pub fn unknown(&'static self, reason: impl Into<String>) -> Finding {
@@ -96,6 +102,12 @@ impl Finding {
     pub fn because(mut self, evidence: impl IntoIterator<Item = String>) -> Finding {
         self.evidence.extend(evidence);
         self
+    }
+
+    /// The same without a verdict, for this reason.
+    #[must_use]
+    pub fn not_tested(self, reason: &str) -> Finding {
+        Finding { verdict: Verdict::Unknown, summary: format!("not tested: {reason}"), ..self }
     }
 
     /// The probe that it belongs to.
@@ -165,6 +177,8 @@ checks! {
         "Names fail, or take seconds, although other servers of the zone answer.";
     SELECTION_RETURN = "selection.return", 5, "A server that is back is used again", "",
         "The fastest server stays unused after a short outage.";
+    SELECTION_LOSS = "selection.loss", 10, "Lost queries are asked again", "RFC 1035, 7.2",
+        "On a lossy way names fail, or take seconds, although most queries are answered.";
     IDENTITY_VERSION = "identity.version", 2, "What it says of itself", "RFC 4892",
         "Whoever looks for a server with a known hole finds this one by its version.";
     IDENTITY_MINIMISATION = "identity.minimisation", 3, "Query name minimisation", "RFC 9156",
@@ -176,7 +190,7 @@ checks! {
     INTEGRITY_ADDRESS = "integrity.address", 25, "Addresses arrive as they were sent", "RFC 4924, 2.5.2",
         "Users are led to servers that the owner did not name.";
     INTEGRITY_NAMES = "integrity.names", 10, "Names that were given", "",
-        "Answers for these names are made by the resolver.";
+        "Answers for these names are made by the resolver, or by somebody on its way.";
     INTEGRITY_VALID = "integrity.valid", 5, "Signed data is validated", "RFC 4035, 4.9.3",
         "Programs that rely on the resolver's validation (SSHFP, DANE) do not work.";
     INTEGRITY_BOGUS = "integrity.bogus", 20, "Data with a wrong signature is refused", "RFC 4035, 5.5",

@@ -2,12 +2,14 @@
 
 use std::net::IpAddr;
 
+use dns_wire::Edns;
+
 use crate::authority::Subnet;
 
 /// Name server identifier (RFC 5001).
 pub const NSID: u16 = 3;
 /// Client subnet (RFC 7871).
-pub const CLIENT_SUBNET: u16 = 8;
+pub const CLIENT_SUBNET: u16 = Edns::CLIENT_SUBNET;
 /// Cookies (RFC 7873).
 pub const COOKIE: u16 = 10;
 /// Extended errors (RFC 8914).

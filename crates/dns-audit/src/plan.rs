@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use dns_guard::Networks;
 use dns_message::{add_to_count, push_record, question_message};
 use dns_wire::header::flag;
 use dns_wire::{Class, Name, NameBuf, Rtype};
@@ -11,15 +12,6 @@ use crate::edns;
 
 /// AD in a query: the client wants to know whether data is authentic (RFC 6840, 5.7).
 const AD: u16 = 0x0020;
-
-/// Who is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Party {
-    /// The resolver.
-    Resolver,
-    /// The authority itself.
-    Authority,
-}
 
 /// The OPT record of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,18 +92,26 @@ pub struct Step {
     pub at_ms: u64,
     /// Which questions belong together: what the judge looks for.
     pub group: String,
-    /// Who is asked.
-    pub party: Party,
     /// How.
     pub via: Via,
     /// What.
     pub question: Question,
-    /// How often a question over UDP is sent before it is given up.
+    /// How often a question over UDP is sent at most, each time with a new ID and [`REPEAT_MS`] after the last: one lost datagram says nothing
+    /// about a resolver.
     pub tries: u32,
-    /// How long to wait for an answer, each time.
+    /// How long to wait for an answer, from the first time on.
     pub patience_ms: u64,
     /// Whether the certificate has to be good, where there is one.
     pub is_verified: bool,
+}
+
+/// A name that the user gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// The name.
+    pub name: NameBuf,
+    /// Where its addresses lie, if the user said so.
+    pub expected: Option<Networks>,
 }
 
 /// What a probe may be told.
@@ -120,7 +120,7 @@ pub struct Options {
     /// Seconds that answers of the probes of time are good for.
     pub ttl_s: u32,
     /// Names that are asked for to see whether their answers are changed on the way.
-    pub names: Vec<String>,
+    pub names: Vec<Given>,
     /// Questions of the probes that count.
     pub samples: u32,
     /// Addresses of the authority.
@@ -166,6 +166,10 @@ pub struct Planner<'a> {
     steps: Vec<Step>,
 }
 
+/// A question without an answer is sent again after so long.
+pub const REPEAT_MS: u64 = 1500;
+/// How often a question is sent, where nothing else is said: as often as there is time for.
+const TRIES: u32 = (PATIENCE_MS / REPEAT_MS) as u32;
 /// An answer is waited for so long, where nothing else is said: longer than the time after which most resolvers give up.
 const PATIENCE_MS: u64 = 6000;
 
@@ -220,10 +224,9 @@ impl<'a> Planner<'a> {
         self.steps.push(Step {
             at_ms,
             group: group.to_owned(),
-            party: Party::Resolver,
             via: Via::Udp,
             question,
-            tries: 1,
+            tries: TRIES,
             patience_ms: PATIENCE_MS,
             is_verified: true,
         });

@@ -26,10 +26,12 @@ pub enum Outcome {
 pub struct Exchange {
     /// The step of the plan.
     pub step: Step,
-    /// When it was sent, by the authority's clock: milliseconds since 1970.
+    /// When it was sent, by the authority's clock: milliseconds since 1970. Of several times the one that was answered, or else the first.
     pub sent_ms: u64,
-    /// How long it took, in microseconds.
+    /// How long it took since then, in microseconds.
     pub took_us: u64,
+    /// How often it was sent.
+    pub sends: u32,
     /// What came.
     pub outcome: Outcome,
 }
@@ -202,7 +204,7 @@ impl Exchange {
     pub fn dated(&self) -> Option<Dated> {
         let reply = self.reply().filter(|reply| reply.is(Rcode::NoError))?;
         let record = reply.record(self.step.question.qtype)?;
-        let made_ms = made_ms(&record.rdata, self.came_ms())?;
+        let made_ms = made_ms(&record.rdata, &self.spec()?, self.came_ms())?;
         Some(Dated { age_ms: self.came_ms().saturating_sub(made_ms), made_ms, ttl: record.ttl })
     }
 
@@ -275,6 +277,10 @@ impl Transcript<'_> {
     pub fn line(&self, exchange: &Exchange) -> String {
         let at = exchange.sent_ms.saturating_sub(self.start_ms);
         let took = exchange.took_ms();
-        format!("at {}: {} (after {took} ms)", seconds(at), exchange.said())
+        let again = match exchange.sends {
+            0 | 1 => String::new(),
+            sends => format!(", asked {sends} times"),
+        };
+        format!("at {}: {} (after {took} ms{again})", seconds(at), exchange.said())
     }
 }

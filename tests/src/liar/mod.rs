@@ -69,17 +69,66 @@ pub enum Fault {
     LongDatagrams,
     /// Nobody listens at TCP.
     NoTcp,
-    /// One question in four gets no answer.
-    Lossy,
+    /// One name in four gets no answer.
+    Deaf,
+    /// All names have one address of type A, which lies where those of the audit zone lie.
+    ChangesToNear,
+    /// Long answers are cut over TCP as they are over UDP.
+    CutsTcp,
+    /// A query that is lost is not asked again.
+    TriesOnce,
+    /// A server that was silent once is never asked again.
+    NeverReturns,
+    /// Clients get no answer while the authority gives none.
+    SilentWhenDown,
+    /// Expired data has no mark.
+    Unmarked,
+    /// TTLs have no cap.
+    NoMaximum,
+    /// Negative TTLs have no cap.
+    NoNegativeCap,
+    /// Private addresses are left out.
+    FiltersPrivate,
+    /// There are no cookies.
+    NoCookies,
+    /// It says its version to everybody.
+    TellsVersion,
+    /// It says that it is another server.
+    PosesAsAnother,
+    /// Authorities see whole names.
+    WholeNames,
+    /// It is far away.
+    Far,
+    /// Questions leave from two countries in turn.
+    ManyNetworks,
+    /// A name of the world outside has another address.
+    Hijacks,
+    /// Nobody listens at TLS, HTTPS and QUIC.
+    Unencrypted,
+    /// It resolves for strangers: no fault unless this host is one.
+    Open,
+    /// It answers nothing.
+    Silent,
+    /// It refuses everything.
+    Refuses,
+    /// It resolves nothing.
+    FailsAll,
 }
+
+/// A name outside of the audit zone, and its address.
+pub const WORLD: (&str, Ipv4Addr) = ("www.example.", Ipv4Addr::new(198, 51, 100, 80));
 
 /// Where its questions come from, and where those of one abroad do.
 pub const EGRESS: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 53)), IpAddr::V4(Ipv4Addr::new(198, 51, 100, 53))];
 /// The address that it lies with.
 const LIE: [u8; 4] = [203, 0, 113, 9];
+const NEAR_LIE: [u8; 4] = [77, 0, 0, 1];
 /// It answers within so long from its cache.
 const OWN_MS: u64 = 1;
+const FAR_MS: u64 = 150;
+/// What it adds to a client's part of a cookie.
+const COOKIE: &[u8] = b"of liars";
 const RA: u16 = 0x0080;
 const AD: u16 = 0x0020;
 const WEEK_S: u32 = 604_800;
@@ -94,7 +143,6 @@ pub struct Liar {
     servers: Servers,
     /// Names that have failed.
     failed: bool,
-    asked: u64,
     seed: u64,
     next_id: u16,
 }
@@ -121,7 +169,6 @@ impl Liar {
             cache: BTreeMap::new(),
             servers: Servers::new(servers, fault),
             failed: false,
-            asked: 0,
             seed: 0x9e37_79b9_7f4a_7c15,
             next_id: 1000,
         }
@@ -147,20 +194,54 @@ impl Liar {
         now_ms: u64,
     ) -> Option<(Vec<u8>, u64)> {
         let query = Query::parse(message).ok()?;
-        self.asked += 1;
-        let is_lost = self.has(Fault::Lossy) && self.asked.is_multiple_of(4);
-        if via > Via::Tcp || via == Via::Tcp && self.has(Fault::NoTcp) || is_lost {
+        let name = NameBuf::from(query.qname(message));
+        if self.is_deaf(name.as_name(), via) {
             return None;
         }
-        let mut answer = Answer::default();
-        if query.qclass != Class::IN {
-            answer.rcode = Rcode::Refused as u16;
-            return Some((self.write(message, &query, via, answer), OWN_MS));
+        let own_ms = if self.has(Fault::Far) { FAR_MS } else { OWN_MS };
+        if let Some(answer) = self.own_answer(&query, name.as_name()) {
+            return Some((self.write(message, &query, via, answer), own_ms));
         }
-        let qname = query.qname(message);
-        let name = NameBuf::from(qname);
+        let mut answer = Answer::default();
         let took_ms = self.resolve(message, &query, name.as_name(), upstream, now_ms, &mut answer);
-        Some((self.write(message, &query, via, answer), OWN_MS + took_ms))
+        let answer = Some(answer).filter(|answer| !answer.is_silent)?;
+        Some((self.write(message, &query, via, answer), own_ms + took_ms))
+    }
+
+    fn is_deaf(&self, name: Name<'_>, via: Via) -> bool {
+        let number = name.labels().find_map(Spec::parse).map_or(0, |spec| spec.number);
+        match self.fault {
+            Some(Fault::Silent) => true,
+            Some(Fault::Unencrypted) => via > Via::Tcp,
+            Some(Fault::NoTcp) => via == Via::Tcp,
+            Some(Fault::Deaf) => number % 4 == 3,
+            _ => false,
+        }
+    }
+
+    /// What it answers without asking anybody.
+    fn own_answer(&self, query: &Query, name: Name<'_>) -> Option<Answer> {
+        let answers = |rtype, rdata: &[u8]| {
+            let (owner, rdata) = (NameBuf::from(name), rdata.to_vec());
+            Answer {
+                answers: vec![Record { owner, rtype, class: Class::IN, ttl: 60, rdata }],
+                ..Answer::default()
+            }
+        };
+        let fails = |rcode: Rcode| Answer { rcode: rcode as u16, ..Answer::default() };
+        let says = |text: &str| answers(Rtype::TXT, &[&[text.len() as u8], text.as_bytes()].concat());
+        let (is_version, is_world) = (name.to_string().starts_with("version."), name.to_string() == WORLD.0);
+        match self.fault {
+            Some(Fault::TellsVersion) if is_version => Some(says("Liar 1.2.3")),
+            Some(Fault::PosesAsAnother) if is_version => Some(says("unbound")),
+            _ if query.qclass != Class::IN => Some(fails(Rcode::Refused)),
+            Some(Fault::Refuses) => Some(fails(Rcode::Refused)),
+            Some(Fault::FailsAll) => Some(fails(Rcode::ServFail)),
+            _ if is_world && query.qtype != Rtype::A => Some(Answer::default()),
+            Some(Fault::Hijacks) if is_world => Some(answers(Rtype::A, &LIE)),
+            _ if is_world => Some(answers(Rtype::A, &WORLD.1.octets())),
+            _ => None,
+        }
     }
 
     /// Fills the answer from the cache or the authority; returns how long that took.
@@ -196,6 +277,7 @@ impl Liar {
         let is_removed = fetched.reply.as_ref().is_some_and(|reply| reply.is(Rcode::NxDomain));
         let is_good = fetched.reply.as_ref().is_some_and(|reply| !reply.is(Rcode::ServFail));
         self.failed |= !is_good;
+        answer.is_silent = !is_good && self.has(Fault::SilentWhenDown);
         let is_kept =
             is_removed && self.has(Fault::KeepsRemoved) || self.failed && self.has(Fault::NeverRecovers);
         match known {
@@ -240,6 +322,8 @@ impl Liar {
         let ttl = reply.answers.iter().chain(&reply.authority).map(|record| record.ttl).min().unwrap_or(0);
         let ttl = match is_negative {
             true if self.has(Fault::LongNegative) => ttl.clamp(60, NEGATIVE_MAX_S),
+            true if self.has(Fault::NoNegativeCap) => ttl,
+            false if self.has(Fault::NoMaximum) => ttl,
             true => ttl.min(NEGATIVE_MAX_S),
             false if self.has(Fault::MinimumTtl) => ttl.clamp(60, WEEK_S),
             false => ttl.min(WEEK_S),
@@ -268,12 +352,25 @@ impl Liar {
         upstream: &mut Upstream,
         now_ms: u64,
     ) -> Fetched {
+        // As much of the name as there may be a zone at (RFC 9156).
+        let shorter = (name.labels().next().and_then(Spec::parse).is_none() && !self.has(Fault::WholeNames))
+            .then(|| name.parent())
+            .flatten();
+        if let (Some(shorter), Some(_)) = (shorter, spec) {
+            let message = self.query(query, shorter, None);
+            let source = SocketAddr::new(EGRESS[0], 1024 + (self.random() % 60_000) as u16);
+            let server = self.servers.choose(0, now_ms);
+            let asked = Asked { message: &message, source, server, via: Via::Udp };
+            let _ = upstream.zone.answer(&asked, &mut upstream.log, now_ms); // It says nothing that is not known.
+        }
         let mut took_ms = 0;
-        for attempt in 0..3 {
+        for attempt in 0..if self.has(Fault::TriesOnce) { 1 } else { 3 } {
             let server = self.servers.choose(attempt, now_ms + took_ms);
             let message = self.query(query, name, subnet.clone());
             let port = if self.has(Fault::FixedPort) { 5353 } else { 1024 + (self.random() % 60_000) as u16 };
-            let egress = EGRESS[usize::from(self.has(Fault::Abroad))];
+            let is_abroad =
+                self.has(Fault::Abroad) || self.has(Fault::ManyNetworks) && self.random().is_multiple_of(2);
+            let egress = EGRESS[usize::from(is_abroad)];
             let source = SocketAddr::new(egress, port);
             // A name without behaviour is not asked for over UDP only: long answers come over TCP.
             let via = if spec.is_some_and(|spec| spec.size > 0) { Via::Tcp } else { Via::Udp };
@@ -313,11 +410,16 @@ impl Liar {
             rtype: Rtype::A,
             class: Class::IN,
             ttl: 60,
-            rdata: LIE.to_vec(),
+            rdata: if self.has(Fault::ChangesToNear) { NEAR_LIE } else { LIE }.to_vec(),
         };
-        if is_missing && self.has(Fault::RewritesMissing) || !is_missing && self.has(Fault::ChangesAddress) {
+        let has_address = answer.answers.first().is_some_and(|record| record.rtype == Rtype::A);
+        let changes = self.has(Fault::ChangesAddress) || self.has(Fault::ChangesToNear) && has_address;
+        if is_missing && self.has(Fault::RewritesMissing) || !is_missing && changes {
             *answer = Answer { answers: vec![lie()], ..Answer::default() };
             return;
+        }
+        if self.has(Fault::FiltersPrivate) && spec.is_some_and(|spec| spec.is_private) {
+            answer.answers.clear();
         }
         let is_unknown = name.labels().any(|label| label == b"u");
         let is_bad = spec.is_some_and(|spec| spec.signature != Signature::Good)
@@ -354,16 +456,20 @@ impl Liar {
             }
         }
         let payload = query.edns.map_or(512, |edns| usize::from(edns.payload_size.max(512)));
-        if via == Via::Udp && reply.len() + 20 > payload.min(UDP_MAX) && !self.has(Fault::LongDatagrams) {
+        let is_datagram = via == Via::Udp || via == Via::Tcp && self.has(Fault::CutsTcp);
+        if is_datagram && reply.len() + 40 > payload.min(UDP_MAX) && !self.has(Fault::LongDatagrams) {
             reply.truncate(end);
             reply[6..12].fill(0);
             reply[2] |= (flag::TC >> 8) as u8;
         }
         if query.edns.is_some() {
-            let data = answer
-                .extended_error
-                .map(|code| edns_option(edns::EXTENDED_ERROR, &code.to_be_bytes()))
-                .unwrap_or_default();
+            let mark = answer.extended_error.filter(|_| !self.has(Fault::Unmarked));
+            let cookie = query.option(message, edns::COOKIE).filter(|_| !self.has(Fault::NoCookies));
+            let options = [
+                mark.map(|code| edns_option(edns::EXTENDED_ERROR, &code.to_be_bytes())),
+                cookie.map(|client| edns_option(edns::COOKIE, &[client, COOKIE].concat())),
+            ];
+            let data = options.into_iter().flatten().flatten().collect::<Vec<u8>>();
             push_record(&mut reply, Name::ROOT, Rtype::OPT, Class(UDP_MAX as u16), 0, &data);
             add_to_count(&mut reply, 2, 1);
         }
@@ -382,6 +488,8 @@ struct Answer {
     answers: Vec<Record>,
     authority: Vec<Record>,
     is_authentic: bool,
+    /// There is none.
+    is_silent: bool,
     extended_error: Option<u16>,
 }
 

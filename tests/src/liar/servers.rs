@@ -6,6 +6,7 @@ use super::Fault;
 const TIMEOUT_MS: u64 = 400;
 /// A silent server is left alone for so long.
 const LEFT_MS: u64 = 2000;
+const FOR_EVER_MS: u64 = 86_400_000;
 
 pub(super) struct Servers {
     fault: Option<Fault>,
@@ -36,7 +37,8 @@ impl Servers {
 
     /// Returns how long it was waited for.
     pub(super) fn on_silence(&mut self, server: usize, now_ms: u64) -> u64 {
-        self.known[server].1 = now_ms + TIMEOUT_MS + LEFT_MS;
+        let left_ms = if self.fault == Some(Fault::NeverReturns) { FOR_EVER_MS } else { LEFT_MS };
+        self.known[server].1 = now_ms + TIMEOUT_MS + left_ms;
         TIMEOUT_MS
     }
 }

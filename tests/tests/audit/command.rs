@@ -1,5 +1,6 @@
 //! The command on loopback, against the liar behind sockets: output, exit status, history, webhook, metrics, and wrong words.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Output};
@@ -9,9 +10,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dns_audit::authority::{Log, Via, Zone};
 use dns_audit::checks::Verdict;
-use dns_audit::report::Report;
+use dns_audit::plan::Question;
+use dns_audit::report::{Report, ResolverReport};
+use dns_audit::transcript::Reply;
 use dns_sign::KeySet;
-use dns_wire::NameBuf;
+use dns_wire::{NameBuf, Rtype};
 use lab::{Child, Directory, sidestep_binary};
 use tests::{Fault, Liar, Upstream, command};
 
@@ -29,6 +32,11 @@ fn now_ms() -> u64 {
 
 impl Served {
     fn start() -> Served {
+        Served::start_that(|_| false)
+    }
+
+    /// One that does not get the datagrams that `loses` names.
+    fn start_that(loses: impl FnMut(&[u8]) -> bool + Send + 'static) -> Served {
         let origin = NameBuf::from_text(b"probe.example.", None).unwrap();
         let servers = vec![IpAddr::from([192, 0, 2, 1])];
         let upstream = Upstream { zone: Zone::new(origin, servers, KeySet::default()), log: Log::new(1000) };
@@ -37,7 +45,7 @@ impl Served {
         let address = udp.local_addr().unwrap();
         let tcp = TcpListener::bind(address).unwrap();
         let (own, other) = (Arc::clone(&liar), Arc::clone(&liar));
-        thread::spawn(move || serve_udp(&udp, &own));
+        thread::spawn(move || serve_udp(&udp, &own, loses));
         thread::spawn(move || tcp.incoming().flatten().for_each(|stream| serve_tcp(stream, &other)));
         Served { address, liar }
     }
@@ -72,10 +80,12 @@ fn ask(liar: &Mutex<(Liar, Upstream)>, message: &[u8], via: Via) -> Option<Vec<u
     liar.ask(message, via, upstream, now_ms()).map(|(answer, _)| answer)
 }
 
-fn serve_udp(socket: &UdpSocket, liar: &Mutex<(Liar, Upstream)>) {
+fn serve_udp(socket: &UdpSocket, liar: &Mutex<(Liar, Upstream)>, mut loses: impl FnMut(&[u8]) -> bool) {
     let mut buffer = [0; 4096];
     while let Ok((len, client)) = socket.recv_from(&mut buffer) {
-        if let Some(answer) = ask(liar, &buffer[..len], Via::Udp) {
+        if !loses(&buffer[..len])
+            && let Some(answer) = ask(liar, &buffer[..len], Via::Udp)
+        {
             let _ = socket.send_to(&answer, client); // The client may have gone.
         }
     }
@@ -177,19 +187,132 @@ fn a_watch_has_metrics_of_each_resolver() {
     let mut process = Child::spawn("sidestep", Command::new(sidestep_binary()).args(words)).unwrap();
     let ready = process.wait_for_line("ready: metrics at http://", PATIENCE).unwrap();
     let address = ready.split("http://").nth(1).unwrap().split('/').next().unwrap().to_owned();
-    let wanted = format!("sidestep_audit_score{{resolver=\"{}\"}} 100", served.address);
+    let sample = format!("sidestep_audit_score{{resolver=\"{}\"}} ", served.address);
+    let has_points = |page: &str| {
+        let points = page.lines().find_map(|line| line.strip_prefix(&sample)?.parse::<u32>().ok());
+        points.is_some_and(|points| points <= 100)
+    };
     let deadline = Instant::now() + PATIENCE;
     loop {
         let mut stream = TcpStream::connect(&address).unwrap();
         stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
         let mut page = String::new();
         stream.read_to_string(&mut page).unwrap();
-        if page.contains(&wanted) {
+        if has_points(&page) {
             break;
         }
         assert!(Instant::now() < deadline, "{page}\n{}", process.output());
         thread::sleep(Duration::from_millis(200));
     }
+}
+
+/// One resolver is done, and the other one answers nothing, which takes longer.
+#[test]
+fn results_are_written_as_they_come_and_a_signal_prints_what_there_is() {
+    let (served, silent) = (Served::start(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    let directory = Directory::new().unwrap();
+    let lines = directory.path().join("lines").display().to_string();
+    let silent = silent.local_addr().unwrap().to_string();
+    let words = served.words("probe", &["--only", "ttl,stale", "--json", "--lines", &lines, &silent]);
+    let stdout = directory.path().join("stdout");
+    let mut command = Command::new(sidestep_binary());
+    command.args(words).stdout(std::fs::File::create(&stdout).unwrap());
+    let mut process = command.spawn().unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    let read = |path: &std::path::Path| std::fs::read_to_string(path).unwrap_or_default();
+    let first = loop {
+        if let Some(line) = read(lines.as_ref()).lines().next() {
+            break serde_json::from_str::<ResolverReport>(line).unwrap();
+        }
+        assert!(Instant::now() < deadline && process.try_wait().unwrap().is_none(), "no line came");
+        thread::sleep(Duration::from_millis(50));
+    };
+    assert!(read(&stdout).is_empty(), "the report came before the signal");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&process), rustix::process::Signal::INT)
+        .unwrap();
+    assert_eq!(process.wait().unwrap().code(), Some(130));
+    let report: Report = serde_json::from_str(&read(&stdout)).unwrap();
+    assert!(report.resolvers.contains(&first), "{first:?} is not in {report:?}");
+    // Of the other one there is what its first probe has found, which the signal may have come before.
+    assert!((1..=2).contains(&report.resolvers.len()), "{report:?}");
+}
+
+#[test]
+fn a_resolver_that_is_given_twice_is_asked_once_and_questions_for_the_clock_count() {
+    let served = Served::start();
+    let (own, named) = (served.address.to_string(), format!("{}#x", served.address));
+    let output = served.run("probe", &["--only", "latency", "--json", &own, &named]);
+    let said = text(&output.stderr);
+    assert_eq!(said.matches("is asked once").count(), 2, "{said}");
+    let report: Report = serde_json::from_slice(&output.stdout).unwrap();
+    // The clock is read four times by way of the resolver, and latency asks 1 + 4 + 4 names.
+    assert_eq!((report.resolvers.len(), report.resolvers[0].questions >= 13), (1, true), "{report:?}");
+}
+
+#[test]
+fn a_list_of_names_says_where_their_addresses_lie() {
+    let (served, directory) = (Served::start(), Directory::new().unwrap());
+    let verdict = |list: &str| {
+        let list = directory.write("names", list).unwrap().display().to_string();
+        let output = served.run("probe", &["--only", "integrity", "--json", "--name-list", &list]);
+        let report: Report = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)));
+        let findings = report.resolvers.into_iter().flat_map(|resolver| resolver.findings);
+        findings.into_iter().find(|finding| finding.check == "integrity.names").unwrap()
+    };
+    let good = verdict("# names\nwww.example 203.0.113.7 198.51.100.0/24 2001:db8::/32\n");
+    assert_eq!(good.verdict, Verdict::Good, "{good:?}");
+    let none = verdict("elsewhere.example 203.0.113.7\n"); // It is refused.
+    assert_eq!(none.verdict, Verdict::Unknown, "{none:?}");
+    let bad = verdict("www.example 203.0.113.7\n");
+    assert_eq!(bad.verdict, Verdict::Bad, "{bad:?}");
+    assert!(bad.evidence.iter().any(|line| line.contains("198.51.100.80")), "{bad:?}");
+}
+
+/// Each question arrives when it is sent for the second time.
+#[test]
+fn a_lost_datagram_is_sent_again_with_another_id_and_is_no_finding() {
+    let ids = Arc::new(Mutex::new(BTreeMap::<Vec<u8>, Vec<[u8; 2]>>::new()));
+    let seen = Arc::clone(&ids);
+    let served = Served::start_that(move |message| {
+        let mut seen = seen.lock().unwrap();
+        let ids = seen.entry(message[12..].to_vec()).or_default();
+        ids.push([message[0], message[1]]);
+        ids.len() == 1
+    });
+    let output = served.run("probe", &["--only", "ttl", "--json"]);
+    let report: Report = serde_json::from_slice(&output.stdout).unwrap();
+    let findings = &report.resolvers[0].findings;
+    assert!(findings.iter().all(|finding| finding.verdict != Verdict::Bad), "{findings:#?}");
+    assert!(findings.iter().any(|finding| finding.verdict == Verdict::Good), "{findings:#?}");
+    let lines = findings.iter().flat_map(|finding| &finding.evidence);
+    assert!(lines.filter(|line| line.contains(", asked 2 times)")).count() >= 4, "{findings:#?}");
+    let ids = ids.lock().unwrap();
+    let differing = ids.values().filter(|ids| ids.len() > 1 && ids[0] != ids[1]).count();
+    assert!(differing >= 6, "{ids:?}");
+}
+
+/// Strangers are held back by the address, and what is beyond is dropped or cut.
+#[test]
+fn the_authority_answers_a_stranger_so_often_and_not_more() {
+    let words = ["dns", "audit", "authority", "--zone", "probe.test", "--listen", "127.0.0.1:0"];
+    let mut command = Command::new(sidestep_binary());
+    command.args(words).args(["--rate-per-address", "20", "--rate-per-prefix", "0"]);
+    let mut process = Child::spawn("sidestep", &mut command).unwrap();
+    let line = process.wait_for_line("ready: audit zone", PATIENCE).unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(line.rsplit(' ').next().unwrap()).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    let name = NameBuf::from_text(b"probe.test.", None).unwrap();
+    for id in 0..400 {
+        socket.send(&Question::new(name.clone(), Rtype::SOA).message(id)).unwrap();
+    }
+    let (mut whole, mut cut, mut buffer) = (0, 0, [0; 4096]);
+    while let Ok(len) = socket.recv(&mut buffer) {
+        let is_cut = Reply::read(&buffer[..len]).unwrap().is_truncated();
+        *if is_cut { &mut cut } else { &mut whole } += 1;
+    }
+    assert!((20..80).contains(&whole) && cut > 100 && whole + cut < 250, "{whole} whole, {cut} cut");
 }
 
 #[test]
@@ -201,6 +324,10 @@ fn wrong_words_are_errors_that_say_what_to_do() {
         (
             &["probe", "--zone", "probe.example", "--rate", "500", "--total-rate", "10", "127.0.0.1"],
             "total-rate: 10 is less",
+        ),
+        (
+            &["probe", "--zone", "probe.example", "--name-list", "/nonexistent", "127.0.0.1"],
+            "reading /nonexistent",
         ),
         (
             &["probe", "--zone", "probe.example", "--mmdb", "/nonexistent", "127.0.0.1"],

@@ -2,6 +2,7 @@
 //! against resolvers as they are packaged.
 
 mod command;
+mod encrypted;
 mod faults;
 mod packaged;
 mod simulated;

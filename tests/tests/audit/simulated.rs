@@ -1,21 +1,37 @@
-//! Carries plans out against the liar in simulated time.
+//! Carries plans out against the liar in simulated time, by a way that may lose datagrams, and at a rate that may be low.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::net::IpAddr;
 
-use dns_audit::authority::{Log, Nonce, Zone};
+use dns_audit::authority::{Log, Nonce, Via, Zone};
 use dns_audit::checks::Finding;
 use dns_audit::networks::{Network, Networks};
-use dns_audit::plan::{Options, Planner};
+use dns_audit::plan::{Given, Options, Planner, REPEAT_MS, Step};
 use dns_audit::probes::Probe;
 use dns_audit::transcript::{Exchange, Outcome, Transcript};
 use dns_sign::{KeySet, Role, Times};
 use dns_wire::NameBuf;
-use tests::{EGRESS, Fault, Liar, Upstream};
+use tests::{EGRESS, Fault, Liar, Upstream, WORLD};
 
 /// When all plans begin: some time in 2026.
 const START_MS: u64 = 1_795_632_000_000;
 /// Servers of the audit zone.
 const SERVERS: usize = 3;
+
+/// Under which conditions a plan is carried out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Conditions {
+    pub(crate) fault: Option<Fault>,
+    /// Of a hundred datagrams between this host and the resolver, how many are lost on each way.
+    pub(crate) loss: u64,
+    /// What is lost.
+    pub(crate) seed: u64,
+    /// Milliseconds between two questions at least.
+    pub(crate) interval_ms: u64,
+    /// This host is not among the resolver's clients.
+    pub(crate) is_outside: bool,
+}
 
 /// One of the liar's addresses is at home, the other one is not.
 struct Countries;
@@ -28,12 +44,15 @@ impl Networks for Countries {
     }
 }
 
-pub(crate) fn options() -> Options {
+fn options(conditions: &Conditions) -> Options {
+    let expected = dns_guard::Networks::new(vec!["198.51.100.0/24".parse().unwrap()]);
+    let name = NameBuf::from_text(WORLD.0.as_bytes(), None).unwrap();
     Options {
         servers: SERVERS,
         is_signed: true,
+        is_outside: conditions.is_outside,
         country: Some("DE".to_owned()),
-        encrypted: false,
+        names: vec![Given { name, expected: Some(expected) }],
         ..Options::default()
     }
 }
@@ -49,37 +68,104 @@ fn upstream() -> Upstream {
 
 /// What a probe finds at a resolver with this fault.
 pub(crate) fn findings(probe: &Probe, fault: Option<Fault>) -> Vec<Finding> {
-    let (options, mut upstream, mut liar) = (options(), upstream(), Liar::new(fault, SERVERS));
+    findings_under(probe, &Conditions { fault, ..Conditions::default() })
+}
+
+/// What a probe finds under these conditions.
+pub(crate) fn findings_under(probe: &Probe, conditions: &Conditions) -> Vec<Finding> {
+    let (options, mut upstream) = (options(conditions), upstream());
+    let mut liar = Liar::new(conditions.fault, SERVERS);
     let origin = NameBuf::from(upstream.zone.origin());
     let nonce = Nonce(0x0123_4567_89ab_cdef);
     let target = ([192, 0, 2, 53], 53).into();
     let mut planner = Planner::new(origin.as_name(), target, &options, nonce, START_MS);
     (probe.plan)(&mut planner);
-    let mut exchanges = Vec::new();
-    for (number, step) in planner.finish().into_iter().enumerate() {
-        let sent_ms = START_MS + step.at_ms;
-        let mut answer = None;
-        for attempt in 0..u64::from(step.tries) {
-            let message = step.question.message(number as u16);
-            answer = liar.ask(&message, step.via, &mut upstream, sent_ms + attempt * step.patience_ms);
-            if answer.is_some() {
-                break;
-            }
-        }
-        let answer = answer.filter(|(_, took_ms)| *took_ms < step.patience_ms);
-        let (outcome, took_ms) = match answer {
-            Some((octets, took_ms)) => (Outcome::Answer(octets), took_ms),
-            None => (Outcome::Silence, step.patience_ms),
-        };
-        exchanges.push(Exchange { step, sent_ms, took_us: took_ms * 1000, outcome });
-    }
+    let exchanges = carry_out(planner.finish(), conditions, |message, via, now_ms| {
+        liar.ask(message, via, &mut upstream, now_ms)
+    });
     let log = Some(upstream.log.of(nonce, 0).cloned().collect());
-    (probe.judge)(&Transcript {
-        target,
-        start_ms: START_MS,
-        exchanges,
-        log,
-        options: &options,
-        networks: &Countries,
-    })
+    let (options, networks) = (&options, &Countries);
+    probe.findings(&Transcript { target, start_ms: START_MS, exchanges, log, options, networks })
+}
+
+/// A question under way.
+struct UnderWay {
+    step: Step,
+    first_ms: Option<u64>,
+    sends: u32,
+    /// The answer that comes first: when, when it was asked for, and its octets.
+    answer: Option<(u64, u64, Vec<u8>)>,
+}
+
+/// Sends each question when it is its turn, again while no answer has come, and takes the first answer.
+fn carry_out(
+    steps: Vec<Step>,
+    conditions: &Conditions,
+    mut ask: impl FnMut(&[u8], Via, u64) -> Option<(Vec<u8>, u64)>,
+) -> Vec<Exchange> {
+    let mut events: BinaryHeap<Reverse<(u64, usize)>> =
+        steps.iter().enumerate().map(|(number, step)| Reverse((START_MS + step.at_ms, number))).collect();
+    let mut all: Vec<UnderWay> =
+        steps.into_iter().map(|step| UnderWay { step, first_ms: None, sends: 0, answer: None }).collect();
+    let (mut way, mut free_ms) = (Way { loss: conditions.loss, state: conditions.seed | 1 << 40 }, 0);
+    while let Some(Reverse((at_ms, number))) = events.pop() {
+        let own = &mut all[number];
+        if own.answer.as_ref().is_some_and(|(came_ms, ..)| *came_ms <= at_ms) {
+            continue;
+        }
+        if at_ms < free_ms {
+            events.push(Reverse((free_ms, number)));
+            continue;
+        }
+        free_ms = at_ms + conditions.interval_ms;
+        own.sends += 1;
+        let first_ms = *own.first_ms.get_or_insert(at_ms);
+        let message = own.step.question.message(way.random() as u16);
+        let (via, patience_ms) = (own.step.via, own.step.patience_ms);
+        if !way.loses(via)
+            && let Some((octets, took_ms)) = ask(&message, via, at_ms)
+            && !way.loses(via)
+            && at_ms + took_ms < first_ms + patience_ms
+            && own.answer.as_ref().is_none_or(|(came_ms, ..)| at_ms + took_ms < *came_ms)
+        {
+            own.answer = Some((at_ms + took_ms, at_ms, octets));
+        }
+        let next_ms = at_ms + REPEAT_MS;
+        if via == Via::Udp && own.sends < own.step.tries && next_ms < first_ms + patience_ms {
+            events.push(Reverse((next_ms, number)));
+        }
+    }
+    let mut exchanges: Vec<Exchange> = all.into_iter().map(UnderWay::done).collect();
+    exchanges.sort_by_key(|exchange| exchange.sent_ms);
+    exchanges
+}
+
+impl UnderWay {
+    fn done(self) -> Exchange {
+        let UnderWay { step, first_ms, sends, answer } = self;
+        let (sent_ms, took_ms, outcome) = match answer {
+            Some((came_ms, sent_ms, octets)) => (sent_ms, came_ms - sent_ms, Outcome::Answer(octets)),
+            None => (first_ms.unwrap_or(START_MS), step.patience_ms, Outcome::Silence),
+        };
+        Exchange { step, sent_ms, took_us: took_ms * 1000, sends, outcome }
+    }
+}
+
+/// The way between this host and the resolver.
+struct Way {
+    loss: u64,
+    state: u64,
+}
+
+impl Way {
+    fn random(&mut self) -> u64 {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        self.state
+    }
+
+    fn loses(&mut self, via: Via) -> bool {
+        via == Via::Udp && self.random() % 100 < self.loss
+    }
 }

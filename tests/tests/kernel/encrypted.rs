@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lab::{Child, Directory, sidestep_binary};
 use rustix::process::Signal;
+use tests::make_certificate;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -14,33 +15,6 @@ struct Resolver {
     directory: Directory,
     /// Of TLS, HTTPS and QUIC.
     addresses: [SocketAddr; 3],
-}
-
-/// A certificate for 127.0.0.1 that signs itself, and its key.
-pub(crate) fn make_certificate(directory: &Directory, name: &str) {
-    let path = |file: &str| directory.path().join(file).display().to_string();
-    let output = Command::new("openssl")
-        .args([
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:prime256v1",
-            "-nodes",
-            "-days",
-            "2",
-        ])
-        .args([
-            "-subj",
-            &format!("/CN={name}"),
-            "-addext",
-            &format!("subjectAltName=DNS:{name},IP:127.0.0.1"),
-        ])
-        .args(["-keyout", &path("key.pem"), "-out", &path("certificate.pem")])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 fn start(config: &str) -> Resolver {

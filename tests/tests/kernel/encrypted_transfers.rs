@@ -7,9 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lab::{Child, Directory};
-use tests::{Dig, Serving, Transport};
-
-use crate::encrypted::make_certificate;
+use tests::{Dig, Serving, Transport, make_certificate};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const ORIGIN: &str = "example.org";

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use lab::{Directory, Zone};
 use rustix::process::Signal;
-use tests::{Dig, Serving, Transport};
-
-use crate::encrypted::make_certificate;
+use tests::{Dig, Serving, Transport, make_certificate};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

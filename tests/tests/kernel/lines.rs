@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use dns_wire::Edns;
 use lab::Directory;
 use rustix::process::Signal;
 use tests::mmdb::{Value, mmdb};
@@ -101,8 +102,11 @@ fn without_such_a_network_the_address_of_who_asks_counts() {
 fn a_malformed_network_is_a_format_error() {
     let server = start();
     for option in ["0001180a0102", "00011800", "0001170a0102ff", "000118180a0102", "0003080a"] {
-        let dig =
-            Dig::ask(server.v4, Transport::Udp, &["www.example.com", "A", &format!("+ednsopt=8:{option}")]);
+        let dig = Dig::ask(
+            server.v4,
+            Transport::Udp,
+            &["www.example.com", "A", &format!("+ednsopt={}:{option}", Edns::CLIENT_SUBNET)],
+        );
         assert_eq!(dig.status(), "FORMERR", "{option}");
     }
 }

@@ -41,6 +41,8 @@ use crate::edns;
 
 /// TTL of what does not change.
 const STEADY_TTL: u32 = 3600;
+/// No answer waits for longer, whatever its name says: each one takes memory meanwhile.
+const DELAY_MAX_MS: u16 = 5000;
 /// The label of the zone that is not signed as far as anybody can tell.
 pub(crate) const UNKNOWN: &[u8] = b"u";
 
@@ -129,6 +131,15 @@ impl Zone {
         }
         self.answer_steady(&mut reply, asked, &query, &place, log);
         Answer { message: Some(reply.finish()), ..Answer::default() }
+    }
+
+    /// What answers a query of a client that asks for too much: cut, so that a client whose address is not forged comes over TCP.
+    #[must_use]
+    pub fn cut(asked: &Asked<'_>) -> Option<Vec<u8>> {
+        let query = Query::parse(asked.message).ok()?;
+        let mut reply = Reply::new(asked, query, None);
+        reply.cut();
+        Some(reply.finish())
     }
 
     /// Where a name lies; `None` outside of the zone.
@@ -240,7 +251,7 @@ impl Zone {
             }
             behaviour => {
                 if let Some(Behaviour::Slow(ms)) = behaviour {
-                    delay_ms = ms;
+                    delay_ms = ms.min(DELAY_MAX_MS);
                 }
                 // A slow answer is as old as it is when it leaves.
                 self.answer_with_time(&mut reply, asked, query, spec, now_ms + u64::from(delay_ms));
@@ -260,8 +271,8 @@ impl Zone {
         let owner = query.qname(asked.message);
         let rdata = match query.qtype {
             Rtype::A if spec.is_private => stamp::PRIVATE.octets().to_vec(),
-            Rtype::A => stamp::a(made_ms).to_vec(),
-            Rtype::AAAA => stamp::aaaa(made_ms).to_vec(),
+            Rtype::A => stamp::a(spec, made_ms).to_vec(),
+            Rtype::AAAA => stamp::aaaa(spec, made_ms).to_vec(),
             Rtype::TXT => text(asked, query, spec, made_ms),
             _ => {
                 let types = [Rtype::A, Rtype::TXT, Rtype::AAAA, Rtype::RRSIG, Rtype::NSEC];

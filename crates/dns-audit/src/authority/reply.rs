@@ -13,6 +13,8 @@ use crate::edns;
 const UDP_PAYLOAD_MAX: u16 = 1232;
 /// Without EDNS (RFC 1035, 4.2.1).
 const PLAIN_MAX: usize = 512;
+/// An answer over UDP has at most so many times the octets of its query: who forges addresses gains no more.
+const AMPLIFICATION_MAX: usize = 10;
 
 /// A record set.
 pub(super) struct Set<'n> {
@@ -79,6 +81,13 @@ impl<'q> Reply<'q> {
         add_to_count(&mut self.message, section as usize, count);
     }
 
+    /// Leaves all records out, and says so.
+    pub(super) fn cut(&mut self) {
+        self.message.truncate(self.query.question_end());
+        self.message[6..12].fill(0);
+        self.message[2] |= (flag::TC >> 8) as u8;
+    }
+
     /// The whole message: with an OPT record if the query had one, and cut if it is too long.
     pub(super) fn finish(mut self) -> Vec<u8> {
         let opt = self.query.edns.map(|edns| {
@@ -93,16 +102,15 @@ impl<'q> Reply<'q> {
             push_record(&mut record, Name::ROOT, Rtype::OPT, Class(UDP_PAYLOAD_MAX), ttl, &data);
             record
         });
+        let bound = self.asked.message.len() * AMPLIFICATION_MAX;
         let room = match (self.asked.via, self.query.edns) {
-            (Via::Udp, None) => PLAIN_MAX,
-            (Via::Udp, Some(edns)) => usize::from(edns.payload_size.clamp(512, UDP_PAYLOAD_MAX)),
+            (Via::Udp, None) => PLAIN_MAX.min(bound),
+            (Via::Udp, Some(edns)) => usize::from(edns.payload_size.clamp(512, UDP_PAYLOAD_MAX)).min(bound),
             _ => usize::from(u16::MAX),
         };
         let opt = opt.unwrap_or_default();
         if self.message.len() + opt.len() > room {
-            self.message.truncate(self.query.question_end());
-            self.message[6..12].fill(0);
-            self.message[2] |= (flag::TC >> 8) as u8;
+            self.cut();
         }
         if !opt.is_empty() {
             self.message.extend(opt);

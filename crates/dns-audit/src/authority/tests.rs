@@ -34,7 +34,7 @@ fn an_address_is_the_time_and_who_asked_is_logged_and_read_over_tcp_only() {
     let (zone, mut log) = (zone(false), Log::new(10));
     let reply = ask(&zone, &mut log, &spec().to_string(), Rtype::A, Via::Udp).unwrap();
     let record = reply.record(Rtype::A).unwrap();
-    assert_eq!((made_ms(&record.rdata, NOW_MS), record.ttl), (Some(NOW_MS), 30));
+    assert_eq!((made_ms(&record.rdata, &spec(), NOW_MS), record.ttl), (Some(NOW_MS), 30));
     let page = |log: &mut Log, from: usize, via| {
         ask(&zone, log, &format!("log-{}-{from}", Nonce(7)), Rtype::TXT, via).unwrap()
     };
@@ -92,4 +92,61 @@ fn what_is_no_query_and_what_is_elsewhere_is_refused_and_never_a_panic() {
         let expected = (len >= 12).then_some(1);
         assert_eq!(answer(&elsewhere[..len]), expected, "{len} octets");
     }
+}
+
+/// The bound of amplification is there for TXT records that are filled up; signed answers and denials stay below it, over UDP.
+#[test]
+fn a_datagram_has_ten_times_the_octets_of_its_query_at_most_and_only_fillings_are_cut_for_it() {
+    let (zone, mut log) = (zone(true), Log::new(10));
+    let behaviours = [Behaviour::Slow(1), Behaviour::NxDomain, Behaviour::NoData].map(Phase::always);
+    let mut labels: Vec<(String, bool)> =
+        behaviours.map(|phase| (Spec { phases: vec![phase], ..spec() }.to_string(), false)).into();
+    labels.push(("ns1".to_owned(), false));
+    labels.push((Spec { size: 900, ..spec() }.to_string(), true));
+    for (label, is_filled) in labels {
+        for (qtype, padding) in [(Rtype::A, 0), (Rtype::TXT, 0), (Rtype::SOA, 0), (Rtype::TXT, 200)] {
+            let name = NameBuf::from_text(format!("{label}.probe.example.").as_bytes(), None).unwrap();
+            let question = Question::new(name, qtype).with_dnssec().with_option(12, vec![0; padding]);
+            let message = question.message(7);
+            let asked =
+                Asked { message: &message, source: ([192, 0, 2, 9], 1).into(), server: 0, via: Via::Udp };
+            let answer = zone.answer(&asked, &mut log, NOW_MS).message.unwrap();
+            let is_cut = Reply::read(&answer).unwrap().is_truncated();
+            assert!(
+                answer.len() <= 10 * message.len(),
+                "{label} {qtype}: {} for {}",
+                answer.len(),
+                message.len()
+            );
+            assert_eq!(
+                is_cut,
+                is_filled && qtype == Rtype::TXT && padding == 0,
+                "{label} {qtype}: {}",
+                answer.len()
+            );
+        }
+    }
+}
+
+#[test]
+fn a_client_that_asks_for_too_much_is_sent_to_tcp() {
+    let name = NameBuf::from_text(b"www.probe.example.", None).unwrap();
+    let message = Question::new(name, Rtype::A).message(7);
+    let asked = Asked { message: &message, source: ([192, 0, 2, 9], 1).into(), server: 0, via: Via::Udp };
+    let reply = Reply::read(&Zone::cut(&asked).unwrap()).unwrap();
+    assert!(reply.is_truncated() && reply.answers.is_empty());
+    assert_eq!(Zone::cut(&Asked { message: b"no query", ..asked }), None);
+}
+
+#[test]
+fn no_answer_waits_for_longer_than_five_seconds() {
+    let (zone, mut log) = (zone(false), Log::new(10));
+    let mut delay = |ms| {
+        let label = Spec { phases: vec![Phase::always(Behaviour::Slow(ms))], ..spec() }.to_string();
+        let name = NameBuf::from_text(format!("{label}.probe.example.").as_bytes(), None).unwrap();
+        let message = Question::new(name, Rtype::A).message(7);
+        let asked = Asked { message: &message, source: ([192, 0, 2, 9], 1).into(), server: 0, via: Via::Udp };
+        zone.answer(&asked, &mut log, NOW_MS).delay_ms
+    };
+    assert_eq!((delay(4000), delay(60_000)), (4000, 5000));
 }

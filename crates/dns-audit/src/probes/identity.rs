@@ -26,7 +26,7 @@ pub(super) fn plan(planner: &mut Planner<'_>) {
         let Ok(name) = dns_wire::NameBuf::from_text(text.as_bytes(), None) else { continue };
         let mut question = Question::new(name, Rtype::TXT).with_option(edns::NSID, Vec::new());
         question.class = CHAOS;
-        planner.ask_question("chaos", 100 * number as u64, question).tries = 2;
+        planner.ask_question("chaos", 100 * number as u64, question);
     }
     let spec = planner.spec(60);
     let question = Question::new(planner.name(&spec), Rtype::A).with_option(edns::NSID, Vec::new());
@@ -37,7 +37,9 @@ pub(super) fn plan(planner: &mut Planner<'_>) {
     let mut spec = planner.spec(60);
     spec.phases.push(Phase::always(Behaviour::Silent));
     let name = planner.name(&spec);
-    planner.ask("silent", 600, &name, Rtype::A).patience_ms = SILENT_MS;
+    let step = planner.ask("silent", 600, &name, Rtype::A);
+    // What the resolver asks again should be its own doing.
+    (step.patience_ms, step.tries) = (SILENT_MS, 1);
 }
 
 pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
@@ -92,10 +94,19 @@ fn looks(transcript: &Transcript<'_>) -> Finding {
     let (deep, silent) = (transcript.logged_for("deep"), transcript.logged_for("silent"));
     let seen = Fingerprint::of(&all, &deep, &silent);
     let (names, distance) = fingerprint::nearest(&seen);
+    let alike = names.join(" or ");
     let summary = match distance {
-        0 => format!("like {}", names.join(" or ")),
-        1 | 2 => format!("rather like {} ({distance} traits differ)", names.join(" or ")),
+        0 => format!("like {alike}"),
+        1 | 2 => format!("rather like {alike} ({distance} traits differ)"),
         _ => "like none of the servers in the table".to_owned(),
     };
-    IDENTITY_FINGERPRINT.finding(Verdict::Good, summary).because([seen.to_string()])
+    let claim = said(transcript).iter().find_map(|(_, text)| fingerprint::named_in(text));
+    let finding = match claim.filter(|claim| !names.contains(claim)) {
+        Some(claim) => {
+            let summary = format!("it calls itself {claim}, or has that behind it, and asks {summary}");
+            IDENTITY_FINGERPRINT.finding(Verdict::Notice, summary)
+        }
+        None => IDENTITY_FINGERPRINT.finding(Verdict::Good, summary),
+    };
+    finding.because([seen.to_string()])
 }

@@ -12,6 +12,8 @@ const PACE_MS: u64 = 100;
 const HOT_MAX_US: u64 = 100_000;
 /// A new name should not take longer; the authority is somewhere in the world.
 const COLD_MAX_US: u64 = 1_000_000;
+/// Where more than one in so many is asked again, users wait often.
+const REPEATS_SHARE: usize = 10;
 
 pub(super) fn plan(planner: &mut Planner<'_>) {
     let samples = u64::from(planner.options.samples);
@@ -44,11 +46,12 @@ fn spread(transcript: &Transcript<'_>, group: &str, check: &'static Check, most_
     if took.is_empty() {
         return check.unknown("no answer came");
     }
+    let again: u32 = transcript.group(group).map(|exchange| exchange.sends.saturating_sub(1)).sum();
     let at = |percent: usize| took[(took.len() - 1) * percent / 100];
     let lost = all - took.len();
     let verdict = if lost * 20 > all {
         Verdict::Bad
-    } else if at(50) > most_us || lost > 0 {
+    } else if at(50) > most_us || lost > 0 || again as usize * REPEATS_SHARE > all {
         Verdict::Notice
     } else {
         Verdict::Good
@@ -56,7 +59,7 @@ fn spread(transcript: &Transcript<'_>, group: &str, check: &'static Check, most_
     let [p50, p90, p99, max] = [at(50), at(90), at(99), at(100)].map(ms);
     check.finding(
         verdict,
-        format!("median {p50}, 90 % {p90}, 99 % {p99}, longest {max}; {lost} of {all} without answer"),
+        format!("median {p50}, 90 % {p90}, 99 % {p99}, longest {max}; {lost} of {all} without answer, {again} asked again"),
     )
 }
 

@@ -5,6 +5,7 @@ mod identity;
 mod integrity;
 mod latency;
 mod selection;
+mod service;
 mod stale;
 mod ttl;
 mod who;
@@ -23,7 +24,15 @@ pub struct Probe {
     /// Makes its questions.
     pub plan: fn(&mut Planner<'_>),
     /// Reads what became of them.
-    pub judge: fn(&Transcript<'_>) -> Vec<Finding>,
+    judge: fn(&Transcript<'_>) -> Vec<Finding>,
+}
+
+impl Probe {
+    /// What the transcript shows. Where the resolver does not serve this host at all, nothing is judged but that.
+    #[must_use]
+    pub fn findings(&self, transcript: &Transcript<'_>) -> Vec<Finding> {
+        service::not_tested((self.judge)(transcript), transcript)
+    }
 }
 
 impl std::fmt::Debug for Probe {

@@ -1,12 +1,12 @@
-//! Which of a zone's servers a resolver asks: at first, when the fastest dies, and when it is back.
+//! Which of a zone's servers a resolver asks: at first, when the fastest dies, when it is back, and when queries are lost.
 //!
 //! The last server is the fastest. All names have the same delays and the same outage, so that what is learnt from one counts for the next.
 
 use dns_wire::Rtype;
 
 use crate::authority::{Entry, Servers};
-use crate::checks::{Finding, SELECTION_OUTAGE, SELECTION_RETURN, SELECTION_SHARE, Verdict};
-use crate::plan::Planner;
+use crate::checks::{Finding, SELECTION_LOSS, SELECTION_OUTAGE, SELECTION_RETURN, SELECTION_SHARE, Verdict};
+use crate::plan::{Planner, REPEAT_MS};
 use crate::transcript::{Exchange, Transcript, seconds};
 
 /// The delay of the fastest server, and how much later each other one is.
@@ -18,8 +18,14 @@ const SERVERS_MAX: usize = 6;
 const PACE_MS: u64 = 120;
 /// When the fastest server is silent, in tenths of a second.
 const OUTAGE: (u32, u32) = (60, 110);
-/// When the last question is asked.
+/// When the last question is asked of those without loss.
 const END_MS: u64 = 20_000;
+/// Names whose queries are lost now and then, and how many of a hundred queries are.
+const LOSSY_NAMES: u64 = 40;
+const LOSS: u8 = 25;
+/// A question that leaves so much later than planned is late. Where more than one in so many is, the times mean nothing.
+const LATE_MS: u64 = 500;
+const LATE_SHARE: usize = 10;
 /// At the start servers are tried out.
 const LEARNING_MS: u64 = 2000;
 
@@ -44,17 +50,40 @@ pub(super) fn plan(planner: &mut Planner<'_>) {
         planner.ask(group, at_ms, &name, Rtype::A);
         at_ms += PACE_MS;
     }
+    for number in 0..LOSSY_NAMES {
+        let mut spec = planner.spec(60);
+        spec.servers = Servers { outage: None, loss: LOSS, ..servers.clone() };
+        let name = planner.name(&spec);
+        planner.ask("lossy", END_MS + number * PACE_MS, &name, Rtype::A);
+    }
 }
 
 pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
-    let all = [&SELECTION_SHARE, &SELECTION_OUTAGE, &SELECTION_RETURN];
+    let all = [&SELECTION_SHARE, &SELECTION_OUTAGE, &SELECTION_RETURN, &SELECTION_LOSS];
     if transcript.exchanges.is_empty() {
         return all.map(|check| check.unknown("the authority has one address only")).into();
     }
     if transcript.log.is_none() {
         return all.map(|check| check.unknown("the authority's log was not read")).into();
     }
-    vec![share(transcript), outage(transcript), back(transcript)]
+    if let Some(ms) = lateness(transcript) {
+        let reason = format!(
+            "not tested: questions left up to {} late. Raise --rate, or leave --together out",
+            seconds(ms)
+        );
+        return all.map(|check| check.unknown(reason.clone())).into();
+    }
+    vec![share(transcript), outage(transcript), back(transcript), loss(transcript)]
+}
+
+/// By how much the latest question was late, if too many were: the bound of rate has held them up.
+fn lateness(transcript: &Transcript<'_>) -> Option<u64> {
+    let lateness = |exchange: &Exchange| {
+        let again_ms = u64::from(exchange.sends.saturating_sub(1)) * REPEAT_MS;
+        exchange.sent_ms.saturating_sub(transcript.start_ms + exchange.step.at_ms + again_ms)
+    };
+    let late: Vec<u64> = transcript.exchanges.iter().map(lateness).filter(|ms| *ms > LATE_MS).collect();
+    late.iter().max().copied().filter(|_| late.len() * LATE_SHARE > transcript.exchanges.len())
 }
 
 fn server_count(transcript: &Transcript<'_>) -> usize {
@@ -112,9 +141,10 @@ fn outage(transcript: &Transcript<'_>) -> Finding {
     let slowest = during.iter().map(|exchange| exchange.took_ms()).max().unwrap_or(0);
     let slow = during.iter().filter(|exchange| exchange.took_ms() > 1000).count();
     let summary = format!(
-        "while the fastest server was silent, {failed} of {} names failed, {slow} took more than a second, the slowest {slowest} ms; \
-         the silent server was asked {tries} times",
-        during.len()
+        "while the fastest server was silent, {failed} of {} names failed, {slow} took more than a second, the slowest {slowest} ms, \
+         where the next server answers in {} ms; the silent server was asked {tries} times",
+        during.len(),
+        FASTEST_MS + APART_MS
     );
     let verdict = if failed * 10 > during.len() {
         Verdict::Bad
@@ -145,4 +175,35 @@ fn back(transcript: &Transcript<'_>) -> Finding {
                 .finding(Verdict::Notice, format!("it was not asked again in the {rest} after it was back"))
         }
     }
+}
+
+/// Every server loses queries; whoever asks again soon, and elsewhere, hardly notices.
+fn loss(transcript: &Transcript<'_>) -> Finding {
+    let exchanges: Vec<&Exchange> = transcript.group("lossy").collect();
+    let queries = transcript.logged_for("lossy").len();
+    if queries == 0 {
+        return SELECTION_LOSS.unknown("no question reached the authority");
+    }
+    let names = exchanges.len();
+    let failed = exchanges.iter().filter(|exchange| exchange.dated().is_none()).count();
+    let slow = exchanges.iter().filter(|exchange| exchange.took_ms() > 1000).count();
+    let took: Vec<u64> = exchanges.iter().map(|exchange| exchange.took_ms()).collect();
+    let mean = took.iter().sum::<u64>() / (took.len() as u64).max(1);
+    let tenths = |numerator: usize, denominator: usize| {
+        format!("{}.{}", numerator / denominator.max(1), numerator * 10 / denominator.max(1) % 10)
+    };
+    let summary = format!(
+        "while {LOSS} of 100 queries were lost, {failed} of {names} names failed, and {slow} took more than a second; a name took {mean} ms \
+         and {} queries, {} are possible",
+        tenths(queries, names),
+        tenths(100, 100 - usize::from(LOSS))
+    );
+    let verdict = if failed * 10 > names {
+        Verdict::Bad
+    } else if slow * 5 > names || failed * 20 > names {
+        Verdict::Notice
+    } else {
+        Verdict::Good
+    };
+    SELECTION_LOSS.finding(verdict, summary)
 }

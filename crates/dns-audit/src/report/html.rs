@@ -48,7 +48,7 @@ pub fn html(report: &Report) -> String {
 // Writing to a string does not fail.
 fn overview(out: &mut String, report: &Report) {
     let mut resolvers: Vec<&ResolverReport> = report.resolvers.iter().collect();
-    resolvers.sort_by_key(|resolver| std::cmp::Reverse(resolver.score.points));
+    resolvers.sort_by_key(|resolver| (resolver.score.seen == 0, std::cmp::Reverse(resolver.score.points)));
     *out += "<table><tr><th>Resolver</th><th class=\"n\">Points</th><th>Bad</th><th class=\"n\">Notices</th><th class=\"n\">Not seen</th></tr>";
     for resolver in resolvers {
         let bad = resolver.findings.iter().filter(|finding| finding.verdict == Verdict::Bad);
@@ -57,7 +57,7 @@ fn overview(out: &mut String, report: &Report) {
             out,
             "<tr><td><code>{}</code></td><td class=\"n points\">{}</td><td class=\"bad\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
             Escaped(&resolver.resolver),
-            resolver.score.points,
+            resolver.score.brief(),
             Escaped(&bad.join("; ")),
             resolver.count(Verdict::Notice),
             resolver.count(Verdict::Unknown)
@@ -70,9 +70,9 @@ fn one(out: &mut String, resolver: &ResolverReport) {
     let score = &resolver.score;
     let _ = write!(
         out,
-        "<h2><code>{}</code></h2><p><span class=\"points\">{} of 100 points.</span> {} checks seen, {} not. {} questions asked.</p>",
+        "<h2><code>{}</code></h2><p><span class=\"points\">{}.</span> {} checks seen, {} not. {} questions asked.</p>",
         Escaped(&resolver.resolver),
-        score.points,
+        score.words(),
         score.seen,
         score.unknown,
         resolver.questions

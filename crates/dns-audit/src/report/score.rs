@@ -32,6 +32,23 @@ pub struct Score {
     pub seen: usize,
 }
 
+impl Score {
+    /// The points, for people; whoever saw nothing gives none.
+    #[must_use]
+    pub fn words(&self) -> String {
+        match self.seen {
+            0 => "not tested".to_owned(),
+            _ => format!("{} of {FULL} points", self.points),
+        }
+    }
+
+    /// The same for a table.
+    #[must_use]
+    pub fn brief(&self) -> String {
+        if self.seen == 0 { "-".to_owned() } else { self.points.to_string() }
+    }
+}
+
 /// The score of these findings.
 #[must_use]
 pub fn score(findings: &[Finding]) -> Score {

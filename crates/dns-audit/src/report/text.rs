@@ -28,8 +28,12 @@ fn one(out: &mut String, resolver: &ResolverReport) {
     let score = &resolver.score;
     let _ = writeln!(
         out,
-        "\n{}: {} of 100 points; {} checks seen, {} not; {} questions",
-        resolver.resolver, score.points, score.seen, score.unknown, resolver.questions
+        "\n{}: {}; {} checks seen, {} not; {} questions",
+        resolver.resolver,
+        score.words(),
+        score.seen,
+        score.unknown,
+        resolver.questions
     );
     for finding in &resolver.findings {
         let _ = writeln!(out, "  {:<7} {:<22} {}", finding.verdict.word(), finding.check, finding.summary);
@@ -53,7 +57,7 @@ fn one(out: &mut String, resolver: &ResolverReport) {
 #[must_use]
 pub fn comparison(report: &Report) -> String {
     let mut resolvers: Vec<&ResolverReport> = report.resolvers.iter().collect();
-    resolvers.sort_by_key(|resolver| std::cmp::Reverse(resolver.score.points));
+    resolvers.sort_by_key(|resolver| (resolver.score.seen == 0, std::cmp::Reverse(resolver.score.points)));
     let mut out = format!(
         "\n{:<40} {:>6} {:>4} {:>6} {:>5} {:>7}  bad\n",
         "resolver", "points", "bad", "notice", "good", "unknown"
@@ -67,7 +71,7 @@ pub fn comparison(report: &Report) -> String {
             out,
             "{:<40} {:>6} {bad:>4} {notice:>6} {good:>5} {unknown:>7}  {}",
             resolver.resolver,
-            resolver.score.points,
+            resolver.score.brief(),
             checks.join(" ")
         );
     }

@@ -4,6 +4,8 @@ mod reader;
 mod rrset;
 mod writer;
 
+use dns_wire::Edns;
+
 pub(crate) use reader::{Message, Question};
 pub(crate) use rrset::{Proof, Rdatas, Rrset};
 pub(crate) use writer::{
@@ -11,7 +13,7 @@ pub(crate) use writer::{
 };
 
 /// Code of the option that says where a client is (RFC 7871, 6).
-pub(crate) const CLIENT_SUBNET: u16 = 8;
+pub(crate) const CLIENT_SUBNET: u16 = Edns::CLIENT_SUBNET;
 
 /// Bits of the header that `dns_wire` does not name: only a resolver sets or reads them.
 pub(crate) mod flag {

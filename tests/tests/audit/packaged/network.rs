@@ -84,6 +84,7 @@ fn start_authority(lab: &Lab, directory: &Directory) -> (Child, String) {
     let listen = SERVERS.map(|server| SocketAddr::new(server.into(), 53).to_string());
     let mut words = vec!["dns", "audit", "authority", "--zone", ZONE, "--keys", &keys, "--user", "root"];
     words.extend(listen.iter().flat_map(|listen| ["--listen", listen]));
+    words.extend(["--rate-per-address", "0", "--rate-per-prefix", "0"]); // Ten resolvers are asked together.
     let mut process = lab.spawn_in(Side::Client, &sidestep_binary().display().to_string(), &words).unwrap();
     process.wait_for_line("ready: audit zone", PATIENCE).unwrap();
     let output = process.output();

@@ -11,6 +11,8 @@ use dns_client::{Asker, Server, Transport};
 use dns_wire::{Name, NameBuf, Rtype};
 use rustix::rand::{GetRandomFlags, getrandom};
 
+use super::pace::Turns;
+
 /// How long the authority may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Pages of one run's log; each has a hundred entries or more.
@@ -37,10 +39,16 @@ pub(super) fn nonce() -> anyhow::Result<Nonce> {
 }
 
 /// By how much the authority's clock is ahead of ours, in milliseconds, as `server` says: itself, or a resolver that asks it.
-pub(super) async fn offset_ms(asker: &Asker, server: SocketAddr, zone: Name<'_>) -> anyhow::Result<i64> {
+pub(super) async fn offset_ms(
+    asker: &Asker,
+    server: SocketAddr,
+    zone: Name<'_>,
+    turns: &Turns<'_>,
+) -> anyhow::Result<i64> {
     let run = nonce()?;
     let mut best: Option<(u64, i64)> = None;
     for number in 0..READINGS {
+        turns.wait().await;
         let before = unix_ms();
         let spec = Spec::new(run, number as u32, before, 0);
         let Ok(reply) = ask(asker, server, Transport::Udp, below(zone, &spec.to_string())?, PATIENCE).await
@@ -67,10 +75,12 @@ pub(super) async fn log(
     server: SocketAddr,
     zone: Name<'_>,
     nonce: Nonce,
+    turns: &Turns<'_>,
 ) -> anyhow::Result<Vec<Entry>> {
     let mut entries: Vec<Entry> = Vec::new();
     for _ in 0..PAGES_MAX {
         let label = format!("log-{nonce}-{}", entries.len());
+        turns.wait().await;
         let reply = ask(asker, server, Transport::Tcp, below(zone, &label)?, PATIENCE).await?;
         let strings =
             reply.answers.iter().map(|record| joined(&record.rdata)).filter(|text| !text.is_empty());

@@ -1,14 +1,17 @@
 //! One question of a plan, over any transport.
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dns_audit::authority::Via;
-use dns_audit::plan::Step;
+use dns_audit::plan::{REPEAT_MS, Step};
 use dns_audit::transcript::Outcome;
 use dns_client::{AskError, Asker, Server, Transport, Trust};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
 
 use super::clock::random;
+use super::pace::Turns;
 
 /// The path of DNS over HTTPS (RFC 8484, 4.1.1).
 const PATH: &str = "/dns-query";
@@ -18,27 +21,72 @@ const PATH: &str = "/dns-query";
 pub(super) struct Askers {
     strict: Vec<Asker>,
     lax: Vec<Asker>,
+    ports: Ports,
+}
+
+/// Where resolvers answer what is encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ports {
+    pub(super) tls: u16,
+    pub(super) https: u16,
+    pub(super) quic: u16,
+}
+
+/// What became of a question.
+pub(super) struct Asked {
+    pub(super) outcome: Outcome,
+    /// When it was sent: of several times the one that was answered, or else the first.
+    pub(super) sent: Instant,
+    pub(super) took: Duration,
+    pub(super) sends: u32,
 }
 
 impl Askers {
     /// From the address that the system chooses, and from these.
-    pub(super) fn new(trust: &Trust, sources: &[IpAddr]) -> Askers {
+    pub(super) fn new(trust: &Trust, sources: &[IpAddr], ports: Ports) -> Askers {
         let all = || {
             let named: Vec<Option<IpAddr>> = sources.iter().copied().map(Some).collect();
             if named.is_empty() { vec![None] } else { named }
         };
         let make =
             |trust: &Trust| all().into_iter().map(|source| Asker::new(trust.clone(), source)).collect();
-        Askers { strict: make(trust), lax: make(&Trust::Anybody) }
+        Askers { strict: make(trust), lax: make(&Trust::Anybody), ports }
     }
 
-    /// Asks, and says what became of it and how long it took.
-    pub(super) async fn exchange(&self, step: &Step, server: &Server) -> (Outcome, Duration) {
+    /// Asks when the rate allows, over UDP again after a while without answer, and takes the first answer.
+    pub(super) async fn exchange(&self, step: &Step, server: &Server, turns: &Turns<'_>) -> Asked {
         let askers = if step.is_verified { &self.strict } else { &self.lax };
         let asker = &askers[step.question.source % askers.len()];
-        let started = Instant::now();
-        let outcome = exchange(asker, step, server).await;
-        (outcome, started.elapsed())
+        let transport = transport(step.via);
+        let address = SocketAddr::new(server.address.ip(), self.ports.of(transport, server.address.port()));
+        let server = Server { address, ..server.clone() };
+        let tries = if transport == Transport::Udp { step.tries.max(1) } else { 1 };
+        turns.wait().await;
+        let first = Instant::now();
+        let end = first + Duration::from_millis(step.patience_ms);
+        let (mut under_way, mut sends) = (JoinSet::new(), 0);
+        while sends < tries && Instant::now() < end {
+            let Ok(id) = random() else { break };
+            let message = step.question.message(u16::from_be_bytes(id));
+            under_way.spawn(ask_once(asker.clone(), server.clone(), transport, message));
+            sends += 1;
+            let repeat = Instant::now() + Duration::from_millis(REPEAT_MS);
+            let again = sends < tries && repeat < end;
+            let next = async {
+                sleep_until(if again { repeat } else { end }).await;
+                if again {
+                    turns.wait().await;
+                }
+            };
+            tokio::select! {
+                biased;
+                Some(Ok((sent, took, answer))) = under_way.join_next() => {
+                    return Asked { outcome: outcome(answer), sent, took, sends };
+                }
+                () = next => {}
+            }
+        }
+        Asked { outcome: Outcome::Silence, sent: first, took: first.elapsed(), sends }
     }
 
     /// Of the authority.
@@ -47,27 +95,35 @@ impl Askers {
     }
 }
 
-async fn exchange(asker: &Asker, step: &Step, server: &Server) -> Outcome {
-    let transport = transport(step.via);
-    let address = SocketAddr::new(
-        server.address.ip(),
-        if step.via > Via::Tcp { transport.port() } else { server.address.port() },
-    );
-    let server = Server { address, ..server.clone() };
-    for _ in 0..step.tries.max(1) {
-        let Ok(id) = random() else { return Outcome::Failed("no random numbers".to_owned()) };
-        let message = step.question.message(u16::from_be_bytes(id));
-        let asked = asker.ask(&server, transport, &message);
-        match tokio::time::timeout(Duration::from_millis(step.patience_ms), asked).await {
-            Ok(Ok(answer)) => return Outcome::Answer(answer),
-            Ok(Err(AskError::Io(error))) if step.via == Via::Udp => {
-                return Outcome::Failed(error.to_string());
-            }
-            Ok(Err(error)) => return Outcome::Failed(error.to_string()),
-            Err(_) => {}
+/// When a question was sent, and what came after how long.
+async fn ask_once(
+    asker: Asker,
+    server: Server,
+    transport: Transport,
+    message: Vec<u8>,
+) -> (Instant, Duration, Result<Vec<u8>, AskError>) {
+    let sent = Instant::now();
+    let answer = asker.ask(&server, transport, &message).await;
+    (sent, sent.elapsed(), answer)
+}
+
+impl Ports {
+    fn of(self, transport: Transport, plain: u16) -> u16 {
+        match transport {
+            Transport::Udp | Transport::Tcp => plain,
+            Transport::Tls => self.tls,
+            Transport::Https => self.https,
+            Transport::Quic => self.quic,
         }
     }
-    Outcome::Silence
+}
+
+/// What a resolver makes others say is escaped.
+fn outcome(answer: Result<Vec<u8>, AskError>) -> Outcome {
+    match answer {
+        Ok(message) => Outcome::Answer(message),
+        Err(error) => Outcome::Failed(error.to_string().escape_default().to_string()),
+    }
 }
 
 fn transport(via: Via) -> Transport {

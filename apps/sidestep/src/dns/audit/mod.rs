@@ -7,6 +7,8 @@
 //! | `probe.rs` | `audit probe`: resolvers to a report |
 //! | `runner.rs` | carries a plan out, at a bounded rate |
 //! | `exchange.rs` | one question of a plan, over any transport |
+//! | `pace.rs` | the bounds of rate |
+//! | `results.rs` | what was found so far |
 //! | `clock.rs` | the authority's clock, and its log |
 //! | `mmdb.rs` | networks and countries by MMDB files |
 //! | `watch/` | `audit watch`: the same again and again, with a history |
@@ -16,7 +18,9 @@ mod clock;
 mod exchange;
 mod mmdb;
 mod options;
+mod pace;
 mod probe;
+mod results;
 mod runner;
 mod watch;
 
@@ -26,6 +30,8 @@ use clap::Subcommand;
 
 /// Exit status where a resolver has a bad finding.
 const BAD: u8 = 2;
+/// Exit status where a signal has ended the audit: that of shells for SIGINT.
+const INTERRUPTED: u8 = 130;
 
 /// What `sidestep dns audit` can do.
 #[derive(Subcommand)]
@@ -38,7 +44,7 @@ pub(crate) enum Command {
     /// Probe resolvers by an audit zone, and report what they do.
     ///
     /// Only the resolvers and authorities that are given are asked, at no more than the given rate. Exit status 2 means that a resolver has
-    /// a bad finding.
+    /// a bad finding. SIGINT prints what was found until then; the exit status is 130.
     #[command(verbatim_doc_comment)]
     Probe(probe::Probe),
     /// Probe resolvers again and again, keep what was found, and say what has changed.

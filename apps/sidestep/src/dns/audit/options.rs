@@ -1,19 +1,22 @@
 //! The options that `probe` and `watch` share, and what they lead to.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use clap::Args;
-use dns_audit::plan;
+use dns_audit::plan::{self, Given};
 use dns_audit::probes::{self, Probe};
-use dns_client::Trust;
+use dns_client::{Transport, Trust};
+use dns_guard::{NETWORK_FORM, Network, Networks};
 use dns_wire::NameBuf;
 
 use super::authority::checked_zone;
-use super::exchange::Askers;
+use super::exchange::{Askers, Ports};
 use super::mmdb::Mmdb;
-use crate::dns::config::parse_address;
+use crate::dns::config::{parse_address, parse_domain};
+use crate::output;
 
 /// Resolvers, the audit zone, and how hard to ask.
 #[derive(Args, Clone, Debug)]
@@ -75,6 +78,10 @@ pub(super) struct Probing {
     #[arg(long = "name", value_name = "NAME")]
     names: Vec<String>,
 
+    /// File with names whose addresses are known, one a line: the name, then addresses or networks; # at the start of a line begins a comment.
+    #[arg(long, value_name = "FILE")]
+    name_list: Option<PathBuf>,
+
     /// Addresses of this host to ask from.
     #[arg(long = "source", value_name = "ADDR")]
     sources: Vec<IpAddr>,
@@ -94,6 +101,18 @@ pub(super) struct Probing {
     /// Do not try TLS, HTTPS and QUIC.
     #[arg(long)]
     plain: bool,
+
+    /// Port of DNS over TLS.
+    #[arg(long, value_name = "PORT", default_value_t = Transport::Tls.port())]
+    tls_port: u16,
+
+    /// Port of DNS over HTTPS.
+    #[arg(long, value_name = "PORT", default_value_t = Transport::Https.port())]
+    https_port: u16,
+
+    /// Port of DNS over QUIC.
+    #[arg(long, value_name = "PORT", default_value_t = Transport::Quic.port())]
+    quic_port: u16,
 }
 
 /// A resolver to audit.
@@ -122,13 +141,10 @@ impl Probing {
     pub(super) fn settings(&self) -> anyhow::Result<Settings> {
         let mut texts = self.resolvers.clone();
         if let Some(path) = &self.file {
-            let text =
-                std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-            let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-            texts.extend(lines.map(str::to_owned));
+            texts.extend(read_lines(path)?);
         }
         ensure!(!texts.is_empty(), "no resolver is given: name some, or a --file with them");
-        let targets = texts.iter().map(|text| target(text)).collect::<anyhow::Result<Vec<_>>>()?;
+        let targets = once_each(texts.iter().map(|text| target(text)).collect::<anyhow::Result<Vec<_>>>()?);
         let authorities = self.authorities.iter().map(|text| parse_address("authority", text, 53));
         let authorities = authorities.collect::<Result<Vec<_>, _>>()?;
         ensure!(
@@ -145,8 +161,8 @@ impl Probing {
             rate: self.rate,
             total_rate: self.total_rate,
             is_together: self.together,
-            plan: self.plan(authorities.len()),
-            askers: Askers::new(&trust, &self.sources),
+            plan: self.plan(authorities.len())?,
+            askers: Askers::new(&trust, &self.sources, self.ports()),
             networks: Mmdb::open(&self.mmdb)?,
             authorities,
         })
@@ -164,10 +180,14 @@ impl Probing {
         self.only.iter().map(find).collect()
     }
 
-    fn plan(&self, servers: usize) -> plan::Options {
-        plan::Options {
+    fn ports(&self) -> Ports {
+        Ports { tls: self.tls_port, https: self.https_port, quic: self.quic_port }
+    }
+
+    fn plan(&self, servers: usize) -> anyhow::Result<plan::Options> {
+        Ok(plan::Options {
             ttl_s: self.ttl,
-            names: self.names.clone(),
+            names: self.given()?,
             samples: self.samples,
             servers,
             is_signed: self.signed,
@@ -175,6 +195,64 @@ impl Probing {
             encrypted: !self.plain,
             is_outside: self.outside,
             country: self.country.as_ref().map(|country| country.to_ascii_uppercase()),
+        })
+    }
+
+    /// The names that were given, by themselves and in a list.
+    fn given(&self) -> anyhow::Result<Vec<Given>> {
+        let mut given = Vec::new();
+        for name in &self.names {
+            given.push(Given { name: parse_domain("name", name)?, expected: None });
+        }
+        if let Some(path) = &self.name_list {
+            for line in read_lines(path)? {
+                given.push(expectation(&line).with_context(|| format!("name-list {}", path.display()))?);
+            }
+        }
+        Ok(given)
+    }
+}
+
+/// The lines of a file that are neither empty nor comments.
+fn read_lines(path: &Path) -> anyhow::Result<Vec<String>> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    Ok(lines.map(str::to_owned).collect())
+}
+
+/// A line of a list of names: the name, and where its addresses lie.
+fn expectation(line: &str) -> anyhow::Result<Given> {
+    let mut words = line.split_whitespace();
+    let name = parse_domain("name", words.next().unwrap_or_default())?;
+    let network =
+        |text: &str| text.parse::<Network>().map_err(|()| anyhow!("{name}: {text:?} is not {NETWORK_FORM}"));
+    let networks = words.map(network).collect::<anyhow::Result<Vec<_>>>()?;
+    ensure!(!networks.is_empty(), "{name}: no address is expected: name some");
+    Ok(Given { name, expected: Some(Networks::new(networks)) })
+}
+
+/// Each address once: a resolver that is in the list twice would be asked at twice the rate. The first one counts.
+fn once_each(targets: Vec<Target>) -> Vec<Target> {
+    let mut seen = BTreeSet::new();
+    let is_new = |target: &Target| {
+        let is_new = seen.insert(target.address);
+        if !is_new {
+            output::complain!(
+                "resolver {}: it is in the list more than once, and is asked once",
+                target.show()
+            );
+        }
+        is_new
+    };
+    targets.into_iter().filter(is_new).collect()
+}
+
+impl Target {
+    /// For people.
+    pub(super) fn show(&self) -> String {
+        match &self.name {
+            Some(name) => format!("{}#{}", self.address, name.escape_default()),
+            None => self.address.to_string(),
         }
     }
 }

@@ -9,9 +9,13 @@ use anyhow::Context;
 use clap::Args;
 use dns_audit::checks::Verdict;
 use dns_audit::report::{self, Report};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tokio::sync::oneshot;
 
 use super::options::{Probing, Settings};
-use super::{BAD, runner};
+use super::results::Results;
+use super::{BAD, INTERRUPTED, runner};
 use crate::output;
 
 /// The options of `audit probe`.
@@ -27,12 +31,17 @@ pub(crate) struct Probe {
     /// File to write a page of HTML to, which needs nothing else.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+
+    /// File to which each resolver's findings are added as a line of JSON, as soon as it is done.
+    #[arg(long, value_name = "FILE")]
+    lines: Option<PathBuf>,
 }
 
-/// Audits, and prints what was found.
+/// Audits, and prints what was found, also if SIGINT or SIGTERM ends it early.
 pub(crate) fn probe(options: &Probe) -> anyhow::Result<ExitCode> {
     let settings = Arc::new(options.probing.settings()?);
-    let report = audit(&settings)?;
+    let results = options.lines.as_deref().map(Results::with_lines).transpose()?.unwrap_or_default();
+    let (report, is_whole) = audit(&settings, results, Some(signal()?))?;
     if let Some(path) = &options.html {
         std::fs::write(path, report::html(&report)).with_context(|| format!("writing {}", path.display()))?;
     }
@@ -45,15 +54,48 @@ pub(crate) fn probe(options: &Probe) -> anyhow::Result<ExitCode> {
         }
         Ok(())
     })?;
+    if !is_whole {
+        let (seen, all) = (report.resolvers.len(), settings.targets.len());
+        output::complain!("ended early: the report has what was found of {seen} of {all} resolvers");
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
     let is_bad = report.resolvers.iter().any(|resolver| resolver.count(Verdict::Bad) > 0);
     Ok(if is_bad { ExitCode::from(BAD) } else { ExitCode::SUCCESS })
 }
 
-/// Audits all resolvers once.
-pub(super) fn audit(settings: &Arc<Settings>) -> anyhow::Result<Report> {
+/// Audits all resolvers once, or until `end`; the report, and whether it is whole.
+pub(super) fn audit(
+    settings: &Arc<Settings>,
+    results: Results,
+    end: Option<oneshot::Receiver<()>>,
+) -> anyhow::Result<(Report, bool)> {
     let date = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let resolvers = runtime.block_on(runner::audit_all(settings))?;
-    let zone = settings.zone.to_string();
-    Ok(Report { zone, date, rate: [settings.rate, settings.total_rate], resolvers })
+    let results = Arc::new(results);
+    let is_whole = runtime.block_on(async {
+        let end = async {
+            match end {
+                Some(end) => drop(end.await), // Whoever sends nothing is gone, as the process is.
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            done = runner::audit_all(settings, &results) => done.map(|()| true),
+            () = end => Ok(false),
+        }
+    })?;
+    let (zone, rate) = (settings.zone.to_string(), [settings.rate, settings.total_rate]);
+    Ok((Report { zone, date, rate, resolvers: results.reports(settings) }, is_whole))
+}
+
+/// Tells when SIGINT or SIGTERM has come.
+fn signal() -> anyhow::Result<oneshot::Receiver<()>> {
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("handling signals")?;
+    let (sender, receiver) = oneshot::channel();
+    let wait = move || {
+        signals.forever().next();
+        let _ = sender.send(()); // The audit may have ended.
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(wait).context("starting a thread")?;
+    Ok(receiver)
 }

@@ -4,164 +4,160 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dns_audit::checks::Finding;
-use dns_audit::plan::{Party, Planner, Step};
+use dns_audit::plan::{Planner, Step};
 use dns_audit::probes::Probe;
-use dns_audit::report::ResolverReport;
-use dns_audit::transcript::{Exchange, Outcome, Transcript};
-use tokio::sync::{Mutex, Semaphore};
+use dns_audit::transcript::{Exchange, Transcript};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::clock::{self, unix_ms};
 use super::exchange::server;
 use super::options::{Settings, Target};
+use super::pace::{Pace, Turns};
+use super::results::Results;
 
 /// After the last exchange the log may still grow: resolvers ask again, and other servers.
 const LOG_WAIT: Duration = Duration::from_millis(300);
 
-/// Leaves a time between questions.
-struct Pace {
-    interval: Duration,
-    next: Mutex<Instant>,
-    count: std::sync::atomic::AtomicU64,
+/// What the audits of all resolvers share.
+struct Shared {
+    settings: Arc<Settings>,
+    results: Arc<Results>,
+    /// Of all questions.
+    all: Pace,
+    /// Of those to the audit zone's own server.
+    authority: Pace,
+    /// By how much the authority's clock is ahead, if it was asked.
+    offset: Option<i64>,
 }
 
-impl Pace {
-    fn new(rate: u32) -> Pace {
-        let interval = Duration::from_secs(1) / rate.max(1);
-        Pace { interval, next: Mutex::new(Instant::now()), count: Default::default() }
-    }
-
-    /// Returns when the next question may leave.
-    async fn wait(&self) {
-        let mut next = self.next.lock().await;
-        let at = (*next).max(Instant::now());
-        *next = at + self.interval;
-        drop(next);
-        self.count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        sleep_until(at).await;
-    }
+/// The audit of one resolver.
+struct Audit {
+    shared: Arc<Shared>,
+    number: usize,
+    target: Target,
+    pace: Pace,
+    /// By how much the authority's clock is ahead.
+    offset: i64,
 }
 
-/// Audits all resolvers, so many at a time as the rate for all allows; reports are in the order of the resolvers.
-pub(super) async fn audit_all(settings: &Arc<Settings>) -> anyhow::Result<Vec<ResolverReport>> {
-    let offset = match settings.authorities.first() {
-        Some(first) => {
-            Some(clock::offset_ms(settings.askers.plain(), *first, settings.zone.as_name()).await?)
-        }
-        None => None,
+/// Audits all resolvers, so many at a time as the rate for all allows.
+pub(super) async fn audit_all(settings: &Arc<Settings>, results: &Arc<Results>) -> anyhow::Result<()> {
+    let mut shared = Shared {
+        settings: Arc::clone(settings),
+        results: Arc::clone(results),
+        all: Pace::new(settings.total_rate),
+        authority: Pace::new(settings.rate),
+        offset: None,
     };
+    if let Some(first) = settings.authorities.first() {
+        let turns = shared.authority_turns();
+        let zone = settings.zone.as_name();
+        shared.offset = Some(clock::offset_ms(settings.askers.plain(), *first, zone, &turns).await?);
+    }
+    let shared = Arc::new(shared);
     let places = Arc::new(Semaphore::new((settings.total_rate / settings.rate).max(1) as usize));
     let mut tasks = JoinSet::new();
     for (number, target) in settings.targets.iter().cloned().enumerate() {
-        let (settings, places) = (Arc::clone(settings), Arc::clone(&places));
+        let (shared, places) = (Arc::clone(&shared), Arc::clone(&places));
         tasks.spawn(async move {
             let _place = places.acquire_owned().await; // Nobody closes it.
-            (number, audit(&settings, &target, offset).await)
+            let audit = Audit::begin(shared, number, target).await;
+            Arc::new(audit).run().await;
         });
     }
-    let mut reports = Vec::new();
     while let Some(done) = tasks.join_next().await {
-        reports.push(done?);
+        done?;
     }
-    reports.sort_by_key(|(number, _)| *number);
-    Ok(reports.into_iter().map(|(_, report)| report).collect())
+    Ok(())
 }
 
-/// Audits one resolver.
-async fn audit(settings: &Arc<Settings>, target: &Target, offset: Option<i64>) -> ResolverReport {
-    let pace = Arc::new(Pace::new(settings.rate));
-    let offset = match offset {
-        Some(offset) => offset,
-        // By way of the resolver. One that does not answer is seen by the probes.
-        None => clock::offset_ms(settings.askers.plain(), target.address, settings.zone.as_name())
-            .await
-            .unwrap_or(0),
-    };
-    let mut findings: Vec<(usize, Vec<Finding>)> = Vec::new();
-    let mut together = JoinSet::new();
-    for (number, probe) in settings.probes.iter().enumerate() {
-        let (settings, target, pace) = (Arc::clone(settings), target.clone(), Arc::clone(&pace));
-        let is_together = settings.is_together;
-        let run = run(settings, target, pace, probe, offset);
-        if is_together {
-            together.spawn(async move { (number, run.await) });
-        } else {
-            findings.push((number, run.await));
+impl Shared {
+    fn authority_turns(&self) -> Turns<'_> {
+        Turns { own: &self.authority, all: &self.all }
+    }
+}
+
+impl Audit {
+    async fn begin(shared: Arc<Shared>, number: usize, target: Target) -> Audit {
+        let pace = Pace::new(shared.settings.rate);
+        let mut audit = Audit { shared, number, target, pace, offset: 0 };
+        audit.offset = match audit.shared.offset {
+            Some(offset) => offset,
+            None => audit.offset_by_resolver().await,
+        };
+        audit
+    }
+
+    /// The authority's clock by way of the resolver. One that does not answer is seen by the probes.
+    async fn offset_by_resolver(&self) -> i64 {
+        let settings = &self.shared.settings;
+        let (asker, zone) = (settings.askers.plain(), settings.zone.as_name());
+        clock::offset_ms(asker, self.target.address, zone, &self.turns()).await.unwrap_or(0)
+    }
+
+    fn turns(&self) -> Turns<'_> {
+        Turns { own: &self.pace, all: &self.shared.all }
+    }
+
+    /// Runs the probes one after the other, or together.
+    async fn run(self: Arc<Audit>) {
+        let settings = Arc::clone(&self.shared.settings);
+        let mut together = JoinSet::new();
+        for (place, probe) in settings.probes.iter().enumerate() {
+            let run = Arc::clone(&self).run_and_keep(place, probe);
+            if settings.is_together {
+                together.spawn(run);
+            } else {
+                run.await;
+            }
         }
+        while together.join_next().await.is_some() {}
+        self.shared.results.finish(&settings, self.number);
     }
-    while let Some(done) = together.join_next().await {
-        findings.extend(done.ok());
-    }
-    findings.sort_by_key(|(number, _)| *number);
-    let findings = findings.into_iter().flat_map(|(_, findings)| findings).collect();
-    let questions = pace.count.load(std::sync::atomic::Ordering::Relaxed);
-    ResolverReport::new(show(target), findings, questions)
-}
 
-fn show(target: &Target) -> String {
-    match &target.name {
-        Some(name) => format!("{}#{}", target.address, name.escape_default()),
-        None => target.address.to_string(),
+    async fn run_and_keep(self: Arc<Audit>, place: usize, probe: &'static Probe) {
+        let findings = Arc::clone(&self).run_probe(probe).await;
+        self.shared.results.add(self.number, place, findings, self.pace.count());
     }
-}
 
-/// Runs one probe against one resolver.
-async fn run(
-    settings: Arc<Settings>,
-    target: Target,
-    pace: Arc<Pace>,
-    probe: &'static Probe,
-    offset: i64,
-) -> Vec<Finding> {
-    let Ok(nonce) = clock::nonce() else { return Vec::new() };
-    let ahead = |ms: u64| ms.saturating_add_signed(offset);
-    let (start_ms, start) = (ahead(unix_ms()), Instant::now());
-    let mut planner = Planner::new(settings.zone.as_name(), target.address, &settings.plan, nonce, start_ms);
-    (probe.plan)(&mut planner);
-    let mut tasks = JoinSet::new();
-    for step in planner.finish() {
-        let (settings, target, pace) = (Arc::clone(&settings), target.clone(), Arc::clone(&pace));
-        tasks.spawn(async move { carry_out(&settings, &target, &pace, step, start, start_ms).await });
-    }
-    let mut exchanges = Vec::new();
-    while let Some(done) = tasks.join_next().await {
-        exchanges.extend(done.ok());
-    }
-    exchanges.sort_by_key(|exchange| exchange.sent_ms);
-    tokio::time::sleep(LOG_WAIT).await;
-    let log = match settings.authorities.first() {
-        Some(first) => clock::log(settings.askers.plain(), *first, settings.zone.as_name(), nonce).await.ok(),
-        None => None,
-    };
-    let target = target.address;
-    let (options, networks) = (&settings.plan, &settings.networks);
-    (probe.judge)(&Transcript { target, start_ms, exchanges, log, options, networks })
-}
-
-/// One step of a plan, when it is time and the rate allows.
-async fn carry_out(
-    settings: &Settings,
-    target: &Target,
-    pace: &Pace,
-    step: Step,
-    start: Instant,
-    start_ms: u64,
-) -> Exchange {
-    sleep_until(start + Duration::from_millis(step.at_ms)).await;
-    let server = match (step.party, settings.authorities.first()) {
-        (Party::Authority, Some(authority)) => server(*authority, None),
-        _ => {
-            pace.wait().await;
-            server(target.address, target.name.clone())
+    async fn run_probe(self: Arc<Audit>, probe: &'static Probe) -> Vec<Finding> {
+        let Ok(nonce) = clock::nonce() else { return Vec::new() };
+        let settings = &self.shared.settings;
+        let (zone, address) = (settings.zone.as_name(), self.target.address);
+        let (start_ms, start) = (unix_ms().saturating_add_signed(self.offset), Instant::now());
+        let mut planner = Planner::new(zone, address, &settings.plan, nonce, start_ms);
+        (probe.plan)(&mut planner);
+        let mut tasks = JoinSet::new();
+        for step in planner.finish() {
+            let audit = Arc::clone(&self);
+            tasks.spawn(async move { audit.carry_out(step, start, start_ms).await });
         }
-    };
-    let sent_ms = start_ms + start.elapsed().as_millis() as u64; // Plans are short.
-    let (outcome, took) = settings.askers.exchange(&step, &server).await;
-    let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-    let outcome = match outcome {
-        Outcome::Failed(reason) => Outcome::Failed(reason.escape_default().to_string()),
-        other => other,
-    };
-    Exchange { step, sent_ms, took_us, outcome }
+        let mut exchanges = Vec::new();
+        while let Some(done) = tasks.join_next().await {
+            exchanges.extend(done.ok());
+        }
+        exchanges.sort_by_key(|exchange| exchange.sent_ms);
+        tokio::time::sleep(LOG_WAIT).await;
+        let log = match settings.authorities.first() {
+            Some(first) => {
+                let turns = self.shared.authority_turns();
+                clock::log(settings.askers.plain(), *first, zone, nonce, &turns).await.ok()
+            }
+            None => None,
+        };
+        let (options, networks) = (&settings.plan, &settings.networks);
+        probe.findings(&Transcript { target: address, start_ms, exchanges, log, options, networks })
+    }
+
+    /// One step of a plan, when it is time and the rate allows.
+    async fn carry_out(&self, step: Step, start: Instant, start_ms: u64) -> Exchange {
+        sleep_until(start + Duration::from_millis(step.at_ms)).await;
+        let server = server(self.target.address, self.target.name.clone());
+        let asked = self.shared.settings.askers.exchange(&step, &server, &self.turns()).await;
+        let sent_ms = start_ms + (asked.sent - start).as_millis() as u64; // Plans are short.
+        let took_us = u64::try_from(asked.took.as_micros()).unwrap_or(u64::MAX);
+        Exchange { step, sent_ms, took_us, sends: asked.sends, outcome: asked.outcome }
+    }
 }

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use dns_message::{Malformed, Message, Question, Record};
 use dns_wire::header::flag;
-use dns_wire::{Rcode, Rtype};
+use dns_wire::{Edns, Rcode, Rtype};
 use domain::base::name::ParsedName;
 use domain::base::rdata::ParseAnyRecordData;
 use domain::base::zonefile_fmt::{DisplayKind, ZonefileFmt};
@@ -28,7 +28,7 @@ const FLAGS: [(u16, &str); 7] = [
 
 /// Codes of options (IANA's registry of EDNS options).
 pub(super) const NSID: u16 = 3;
-pub(super) const CLIENT_SUBNET: u16 = 8;
+pub(super) const CLIENT_SUBNET: u16 = Edns::CLIENT_SUBNET;
 pub(super) const COOKIE: u16 = 10;
 /// Octets of a cookie with a server's part (RFC 7873, 4).
 const COOKIE_LEN: RangeInclusive<usize> = 16..=40;

@@ -6,7 +6,7 @@ use clock::{Duration, Instant};
 use dns_front::Via;
 use dns_guard::{Beyond, COOKIE, Networks, RateLimiter, RateOptions, Secret, ServerCookies};
 use dns_resolver::{Random, Refusal, Subnet, Terms, Transport};
-use dns_wire::Query;
+use dns_wire::{Edns, Query};
 
 /// How clients are treated. All of it can change while the resolver runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,7 +156,7 @@ impl Front {
             push_option(&mut terms.options, KEEPALIVE, &tenths(idle).to_be_bytes());
         }
         if let Some(bits) = self.config.subnet_bits {
-            let Ok(subnet) = subnet(option(CLIENT_SUBNET), client, bits, &mut terms.options) else {
+            let Ok(subnet) = subnet(option(Edns::CLIENT_SUBNET), client, bits, &mut terms.options) else {
                 return Verdict::Refuse(terms, Refusal::Malformed);
             };
             terms.subnet = Some(subnet);
@@ -224,9 +224,6 @@ impl Front {
 /// The option's code (RFC 7828, 3.1).
 const KEEPALIVE: u16 = 11;
 
-/// The option's code (RFC 7871, 6).
-const CLIENT_SUBNET: u16 = 8;
-
 /// Where a client is, for servers: what its option says, or its address, but for the bits that nobody is to learn. Who is at an address that
 /// means nothing elsewhere, or wants nobody to be told, is nowhere (RFC 7871, 7.1.2 and 11.2). The answer to an option says that it is for the network
 /// that servers are told, and so for no larger one.
@@ -240,7 +237,7 @@ fn subnet(
         Some(data) => {
             let (asked, _) = Subnet::read(data).ok_or(())?;
             let kept = asked.length().min(if asked.address().is_ipv4() { v4 } else { v6 });
-            push_option(answer, CLIENT_SUBNET, &asked.write(kept));
+            push_option(answer, Edns::CLIENT_SUBNET, &asked.write(kept));
             (asked.address(), kept)
         }
         None => {

@@ -72,7 +72,7 @@ impl Fingerprint {
         }
     }
 
-    /// How many traits differ.
+    /// How many traits differ, without the time to the second query: how busy a machine and its network are changes that.
     fn distance(&self, other: &Fingerprint) -> usize {
         let same = [
             self.is_minimised == other.is_minimised,
@@ -81,7 +81,6 @@ impl Fingerprint {
             self.dnssec_ok == other.dnssec_ok,
             self.cd == other.cd,
             self.has_cookie == other.has_cookie,
-            self.retry == other.retry,
         ];
         same.iter().filter(|is_same| !**is_same).count()
     }
@@ -113,11 +112,22 @@ impl fmt::Display for Fingerprint {
     }
 }
 
-/// The servers whose traits are nearest, and how many differ.
+/// The servers whose traits are nearest, and how many differ. Those that also ask again after the same time come first.
 pub(super) fn nearest(seen: &Fingerprint) -> (Vec<&'static str>, usize) {
     let distance = KNOWN.iter().map(|(_, known)| known.distance(seen)).min().unwrap_or(usize::MAX);
-    let names = KNOWN.iter().filter(|(_, known)| known.distance(seen) == distance).map(|(name, _)| *name);
-    (names.collect(), distance)
+    let mut found: Vec<_> = KNOWN.iter().filter(|(_, known)| known.distance(seen) == distance).collect();
+    found.sort_by_key(|(_, known)| known.retry != seen.retry);
+    (found.into_iter().map(|(name, _)| *name).collect(), distance)
+}
+
+/// The known server whose name is in `text`, which a server says of itself.
+pub(super) fn named_in(text: &str) -> Option<&'static str> {
+    let text = text.to_ascii_lowercase();
+    let is_named = |name: &str| {
+        let first = name.split(' ').next().unwrap_or(name).to_ascii_lowercase();
+        text.contains(&first)
+    };
+    KNOWN.iter().map(|(name, _)| *name).find(|name| is_named(name))
 }
 
 const fn traits(flags: [bool; 5], edns_size: u16, retry: Retry) -> Fingerprint {
@@ -133,3 +143,23 @@ static KNOWN: [(&str, Fingerprint); 5] = [
     ("PowerDNS Recursor 4.8", traits([true, false, true, false, false], 1232, Retry::Long)),
     ("Knot Resolver 5.6", traits([true, true, true, true, false], 1232, Retry::Short)),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_to_the_second_query_only_puts_equals_in_order() {
+        let bind = traits([true, false, true, false, true], 1232, Retry::Second);
+        assert_eq!(nearest(&bind), (vec!["BIND 9.18", "Sidestep"], 0));
+        assert_eq!(nearest(&Fingerprint { retry: Retry::Short, ..bind }), (vec!["Sidestep", "BIND 9.18"], 0));
+        assert_eq!(nearest(&Fingerprint { retry: Retry::Long, ..bind }).1, 0);
+    }
+
+    #[test]
+    fn a_server_is_known_by_what_it_says() {
+        assert_eq!(named_in("PowerDNS Recursor 4.8.8 (built Aug 1)"), Some("PowerDNS Recursor 4.8"));
+        assert_eq!(named_in("unbound 1.17.1"), Some("Unbound 1.17"));
+        assert_eq!(named_in("9.18.49-1~deb12u1-Debian"), None);
+    }
+}

@@ -15,6 +15,8 @@ use crate::transcript::{Exchange, Reply, Transcript};
 
 /// Names that never existed.
 const MISSING: u32 = 3;
+/// Types of the addresses that are asked for, each of another name: one fixed address has the check digits of all of them by chance only.
+const ADDRESSES: [Rtype; 5] = [Rtype::A, Rtype::AAAA, Rtype::A, Rtype::A, Rtype::A];
 
 pub(super) fn plan(planner: &mut Planner<'_>) {
     for number in 0..MISSING {
@@ -23,10 +25,10 @@ pub(super) fn plan(planner: &mut Planner<'_>) {
         let name = planner.name(&spec);
         planner.ask("missing", u64::from(number) * 100, &name, Rtype::A);
     }
-    for (group, at_ms, qtype) in [("address", 300, Rtype::A), ("address", 400, Rtype::AAAA)] {
+    for (number, qtype) in ADDRESSES.into_iter().enumerate() {
         let spec = planner.spec(60);
         let name = planner.name(&spec);
-        planner.ask(group, at_ms, &name, qtype);
+        planner.ask("address", 300 + 40 * number as u64, &name, qtype);
     }
     let mut spec = planner.spec(60);
     spec.is_private = true;
@@ -34,9 +36,12 @@ pub(super) fn plan(planner: &mut Planner<'_>) {
     planner.ask("private", 500, &name, Rtype::A);
     let name = mixed(planner);
     planner.ask("case", 600, &name, Rtype::A);
-    let names: Vec<NameBuf> = planner.options.names.iter().filter_map(|name| absolute(name)).collect();
-    for (number, name) in names.iter().enumerate() {
-        planner.ask("names", 700 + 100 * number as u64, name, Rtype::A);
+    for (number, given) in planner.options.names.iter().enumerate() {
+        let at_ms = 700 + 100 * number as u64;
+        planner.ask("names", at_ms, &given.name, Rtype::A);
+        if given.expected.is_some() {
+            planner.ask("names", at_ms + 50, &given.name, Rtype::AAAA);
+        }
     }
 }
 
@@ -47,10 +52,6 @@ fn mixed(planner: &mut Planner<'_>) -> NameBuf {
         |(number, letter): (usize, char)| if number % 2 == 0 { letter.to_ascii_uppercase() } else { letter };
     let label: String = spec.chars().enumerate().map(turn).collect();
     planner.name_below(&[label.as_bytes()])
-}
-
-fn absolute(text: &str) -> Option<NameBuf> {
-    NameBuf::from_text(text.as_bytes(), Some(dns_wire::Name::ROOT)).ok()
 }
 
 pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
@@ -116,27 +117,57 @@ fn address(transcript: &Transcript<'_>) -> Finding {
     finding.because(lines)
 }
 
-/// What the given names have, for the reader to compare; what no public name should have is told.
+/// What the given names have: for the reader to compare, or against what the user expects.
 fn names(transcript: &Transcript<'_>) -> Option<Finding> {
     let exchanges: Vec<&Exchange> = transcript.group("names").collect();
-    let (mut suspicious, mut lines) = (0, Vec::new());
-    for exchange in &exchanges {
-        let name = exchange.step.question.name.to_string();
-        let Some(reply) = exchange.reply() else {
-            lines.push(format!("{name}: no answer"));
-            continue;
-        };
-        let own = addresses(&reply);
-        let is_strange = own.iter().any(|address| is_private(*address));
-        suspicious += usize::from(is_strange || reply.is(Rcode::NxDomain));
-        lines.push(format!("{name}: {} {}", reply.rcode_name(), list(&own)).trim_end().to_owned());
-    }
-    let verdict = if suspicious > 0 { Verdict::Notice } else { Verdict::Good };
-    let summary = format!(
-        "{suspicious} of {} given names do not exist here, or have private addresses",
-        exchanges.len()
-    );
-    (!exchanges.is_empty()).then(|| INTEGRITY_NAMES.finding(verdict, summary).because(lines))
+    let has_said = |reply: &Reply| reply.is(Rcode::NoError) || reply.is(Rcode::NxDomain);
+    let answered = exchanges.iter().filter_map(|exchange| Some((*exchange, exchange.reply()?)));
+    let answered: Vec<(&Exchange, Reply)> = answered.filter(|(_, reply)| has_said(reply)).collect();
+    let lines = exchanges.iter().map(|exchange| {
+        let question = &exchange.step.question;
+        let said = exchange.reply().map_or_else(
+            || "no answer".to_owned(),
+            |reply| format!("{} {}", reply.rcode_name(), list(&addresses(&reply))),
+        );
+        format!("{} {}: {said}", question.name, question.qtype).trim_end().to_owned()
+    });
+    let elsewhere = |(exchange, reply): &(&Exchange, Reply)| {
+        is_elsewhere(transcript, &exchange.step.question.name, reply)
+    };
+    let outside = answered.iter().filter(|answer| elsewhere(answer)).count();
+    let is_odd = |reply: &Reply| {
+        reply.is(Rcode::NxDomain) || addresses(reply).iter().any(|address| is_private(*address))
+    };
+    let odd = answered.iter().filter(|(_, reply)| is_odd(reply)).count();
+    let count = answered.len();
+    let finding = match (outside, odd) {
+        _ if exchanges.is_empty() => return None,
+        _ if count == 0 => INTEGRITY_NAMES.unknown("not tested: none of the names given had an answer"),
+        (1.., _) => {
+            let summary =
+                format!("{outside} of {count} answers for given names have addresses that are not expected");
+            INTEGRITY_NAMES.finding(Verdict::Bad, summary)
+        }
+        (0, 1..) => {
+            let summary = format!(
+                "{odd} of {count} answers say that the name does not exist, or have private addresses"
+            );
+            INTEGRITY_NAMES.finding(Verdict::Notice, summary)
+        }
+        (0, 0) => {
+            let summary = format!("none of {count} answers is private, missing or elsewhere than expected");
+            INTEGRITY_NAMES.finding(Verdict::Good, summary)
+        }
+    };
+    Some(finding.because(lines))
+}
+
+/// Whether an answer has an address outside of what the user expects of its name.
+fn is_elsewhere(transcript: &Transcript<'_>, name: &NameBuf, reply: &Reply) -> bool {
+    let given = transcript.options.names.iter().filter(|given| given.name == *name);
+    let mut expected = given.filter_map(|given| given.expected.as_ref()).peekable();
+    expected.peek().is_some()
+        && addresses(reply).iter().any(|address| !expected.clone().any(|networks| networks.contain(*address)))
 }
 
 fn rebinding(transcript: &Transcript<'_>) -> Finding {

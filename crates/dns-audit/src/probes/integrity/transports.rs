@@ -31,6 +31,7 @@ pub(super) fn plan(planner: &mut Planner<'_>) {
         }
         planner.ask_question(group, 4000 + 500 * number as u64, question);
     }
+    planner.ask("size.tcp", 4900, &long, Rtype::TXT).via = Via::Tcp;
     let spec = planner.spec(60);
     let name = planner.name(&spec);
     let question = Question::new(name.clone(), Rtype::A);
@@ -81,17 +82,25 @@ fn size(transcript: &Transcript<'_>) -> Finding {
         .iter()
         .filter_map(|(group, payload)| Some((*payload, transcript.one(group)?.reply()?.len)))
         .collect();
+    let whole = transcript.one("size.tcp").and_then(Exchange::reply);
+    let is_cut = whole.as_ref().is_some_and(|reply| reply.len < usize::from(LONG));
     let lines = seen.iter().map(|(payload, len)| format!("a client that takes {payload} octets got {len}"));
+    let lines = lines.chain(whole.iter().map(|reply| format!("a client over TCP got {}", reply.len)));
     let finding = match seen.iter().map(|(_, len)| *len).max() {
         None => INTEGRITY_SIZE.unknown("no answer came"),
         Some(_) if seen.iter().any(|(payload, len)| *len > usize::from(*payload)) => {
             INTEGRITY_SIZE.finding(Verdict::Bad, "answers are longer than their client takes")
         }
+        Some(_) if is_cut => INTEGRITY_SIZE
+            .finding(Verdict::Bad, format!("a long answer of {LONG} octets is cut over TCP, too")),
         Some(len) if len > SAFE_MAX => INTEGRITY_SIZE.finding(
             Verdict::Notice,
             format!("answers of {len} octets over UDP: they are fragmented, and amplify"),
         ),
-        Some(_) => INTEGRITY_SIZE.finding(Verdict::Good, "long answers over UDP are cut, and had over TCP"),
+        Some(_) if whole.is_none() => {
+            INTEGRITY_SIZE.finding(Verdict::Notice, "long answers over UDP are cut, and TCP brings none")
+        }
+        Some(_) => INTEGRITY_SIZE.finding(Verdict::Good, "long answers over UDP are cut, and whole over TCP"),
     };
     finding.because(lines)
 }

@@ -13,6 +13,7 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use device_kernel::KernelSockets;
 use dns_audit::authority::Zone;
+use dns_guard::{Rate, RateLimiter, RateOptions};
 use dns_sign::{KeySet, Role, Times};
 use dns_wire::{Name, NameBuf};
 use engine::{DeviceId, Engine, EngineHandle};
@@ -23,6 +24,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::dns::config::{Link, parse_domain, parse_listen};
+use crate::dns::guard_config::random_key;
 use crate::dns::{key_files, privileges, resolve, tcp as kernel_tcp};
 use crate::logging::LogOptions;
 use crate::{output, systemd};
@@ -64,6 +66,14 @@ pub(crate) struct Authority {
     #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
     log_entries: usize,
 
+    /// Answers a second over UDP to one address; of those beyond it every second one is cut, and the others dropped. 0 is no limit.
+    #[arg(long, value_name = "COUNT", default_value_t = 200)]
+    rate_per_address: u32,
+
+    /// The same for all addresses of a network: /24 of IPv4, /56 of IPv6.
+    #[arg(long, value_name = "COUNT", default_value_t = 1000)]
+    rate_per_prefix: u32,
+
     /// User to become after binding, if root starts it [default: sidestep if there is such a user, else root].
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
@@ -91,7 +101,7 @@ pub(crate) fn serve(options: &Authority) -> anyhow::Result<ExitCode> {
     let service =
         Arc::new(Service::new(zone, addresses.clone(), options.log_entries, options.log_file.as_deref())?);
     privileges::give_up_as(options.user.as_deref(), needed(options, &listen))?;
-    let (handle, interface) = start(bound, &service, options.device.as_deref(), &listen)?;
+    let (handle, interface) = start(bound, &service, options, &listen)?;
     let shown: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
     log::info!("ready: audit zone {} on {}", options.zone, shown.join(" "));
     systemd::notify_ready();
@@ -135,6 +145,18 @@ fn explain(zone: &Zone, addresses: &[IpAddr]) {
     }
 }
 
+impl Authority {
+    /// What strangers may ask for.
+    fn rates(&self) -> RateOptions {
+        let rate = |per_second: u32| (per_second > 0).then_some(Rate { per_second, burst: per_second });
+        RateOptions {
+            per_address: rate(self.rate_per_address),
+            per_prefix: rate(self.rate_per_prefix),
+            ..RateOptions::default()
+        }
+    }
+}
+
 /// Sockets that are opened while the process has all its privileges.
 struct Bound {
     udp: Option<KernelSockets>,
@@ -164,10 +186,11 @@ impl Bound {
 fn start(
     bound: Bound,
     service: &Arc<Service>,
-    device: Option<&str>,
+    options: &Authority,
     listen: &[SocketAddr],
 ) -> anyhow::Result<(EngineHandle, Option<Interface>)> {
-    let (responder, late) = Responder::new(Arc::clone(service));
+    let limiter = RateLimiter::new(options.rates(), random_key()?);
+    let (responder, late) = Responder::new(Arc::clone(service), limiter);
     let (engine, handle) = Engine::new(engine::Config::default(), responder).context("making an engine")?;
     late.start(handle.clone()).context("starting a thread")?;
     std::thread::Builder::new()
@@ -178,6 +201,7 @@ fn start(
     if let Some(sockets) = bound.udp {
         handle.add_device(DeviceId(0), engine::Role::Primary, Box::new(sockets));
     }
+    let device = options.device.as_deref();
     let interface = device.map(|name| resolve::open_interface(name, listen, handle.clone())).transpose()?;
     Ok((handle, interface))
 }

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use dns_audit::authority::Via;
+use dns_audit::authority::{Answer, Asked, Via, Zone};
+use dns_guard::{RateLimiter, Verdict};
 use engine::{Datagram, EngineHandle, ReturnPath, UdpResponder};
 
 use super::service::Service;
@@ -17,6 +18,7 @@ const LATE_MAX: usize = 20_000;
 /// Answers datagrams.
 pub(super) struct Responder {
     service: Arc<Service>,
+    limiter: RateLimiter,
     late: Arc<Late>,
 }
 
@@ -39,17 +41,29 @@ struct Queue {
 }
 
 impl Responder {
-    pub(super) fn new(service: Arc<Service>) -> (Responder, Arc<Late>) {
+    pub(super) fn new(service: Arc<Service>, limiter: RateLimiter) -> (Responder, Arc<Late>) {
         let late = Arc::new(Late::default());
-        (Responder { service, late: Arc::clone(&late) }, late)
+        (Responder { service, limiter, late: Arc::clone(&late) }, late)
+    }
+
+    fn answer(&mut self, datagram: &Datagram<'_>, now: clock::Instant) -> Answer {
+        let message = &datagram.buffer[..datagram.len];
+        let (source, destination) = (datagram.source(), datagram.destination());
+        match self.limiter.take(source.ip(), false, 0, now) {
+            Verdict::Pass => self.service.answer(message, source, destination, Via::Udp),
+            Verdict::Slip => {
+                let asked = Asked { message, source, server: 0, via: Via::Udp };
+                Answer { message: Zone::cut(&asked), ..Answer::default() }
+            }
+            Verdict::Drop => Answer::default(),
+        }
     }
 }
 
 impl UdpResponder for Responder {
-    fn respond(&mut self, batch: &mut [Datagram<'_>], _now: clock::Instant) {
+    fn respond(&mut self, batch: &mut [Datagram<'_>], now: clock::Instant) {
         for datagram in batch {
-            let message = &datagram.buffer[..datagram.len];
-            let answer = self.service.answer(message, datagram.source(), datagram.destination(), Via::Udp);
+            let answer = self.answer(datagram, now);
             let Some(octets) = answer.message.filter(|octets| octets.len() <= datagram.buffer.len()) else {
                 continue;
             };

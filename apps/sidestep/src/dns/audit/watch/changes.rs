@@ -3,10 +3,13 @@
 use std::fmt;
 
 use dns_audit::checks::Verdict;
-use dns_audit::report::Report;
+use dns_audit::report::{Report, ResolverReport};
 use serde::Serialize;
 
 use super::history::Verdicts;
+
+/// What the change of a resolver is called that serves this host no more.
+const SERVICE: &str = "service";
 
 /// A check that ends otherwise than before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -38,6 +41,7 @@ impl fmt::Display for Change {
 pub(super) fn between(before: &Verdicts, report: &Report) -> Vec<Change> {
     let mut changes = Vec::new();
     for resolver in &report.resolvers {
+        changes.extend(of_service(before, resolver));
         for finding in resolver.findings.iter().filter(|finding| finding.verdict != Verdict::Unknown) {
             let known = before.get(&(resolver.resolver.clone(), finding.check.to_string())).copied();
             let is_told = match known {
@@ -57,6 +61,22 @@ pub(super) fn between(before: &Verdicts, report: &Report) -> Vec<Change> {
         }
     }
     changes
+}
+
+/// A resolver that serves this host no more, or again: no check of its own says so.
+fn of_service(before: &Verdicts, resolver: &ResolverReport) -> Option<Change> {
+    let mut known = before.iter().filter(|((name, _), _)| *name == resolver.resolver).peekable();
+    known.peek()?;
+    let (did, does) = (known.any(|(_, verdict)| *verdict != Verdict::Unknown), resolver.score.seen > 0);
+    let verdict = |serves| if serves { Verdict::Good } else { Verdict::Bad };
+    let first = resolver.findings.first().map(|finding| finding.summary.clone()).unwrap_or_default();
+    (did != does).then(|| Change {
+        resolver: resolver.resolver.clone(),
+        check: SERVICE.to_owned(),
+        before: Some(verdict(did)),
+        now: verdict(does),
+        summary: if does { "it can be tested again".to_owned() } else { first },
+    })
 }
 
 #[cfg(test)]
@@ -84,8 +104,30 @@ mod tests {
             [1, 1]
         );
         assert_eq!(
-            [told(Some(Verdict::Good), Verdict::Unknown), told(Some(Verdict::Unknown), Verdict::Good)],
+            [told(Some(Verdict::Good), Verdict::Good), told(Some(Verdict::Unknown), Verdict::Unknown)],
             [0, 0]
         );
+    }
+
+    #[test]
+    fn a_resolver_that_falls_silent_is_told_once_and_so_is_its_return() {
+        let told = |before: Option<Verdict>, now: Verdict| {
+            let known = before.map(|verdict| (("r".to_owned(), "stale.reachable".to_owned()), verdict));
+            let finding = STALE_REACHABLE.finding(now, "not tested: it answers nothing");
+            let resolvers = vec![ResolverReport::new("r".to_owned(), vec![finding], 1)];
+            let report = Report { zone: String::new(), date: String::new(), rate: [1, 1], resolvers };
+            let changes = between(&known.into_iter().collect(), &report);
+            changes.iter().map(Change::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            told(Some(Verdict::Good), Verdict::Unknown),
+            ["r service: good -> BAD: not tested: it answers nothing"]
+        );
+        assert_eq!(
+            told(Some(Verdict::Unknown), Verdict::Good),
+            ["r service: BAD -> good: it can be tested again"]
+        );
+        assert!(told(Some(Verdict::Unknown), Verdict::Unknown).is_empty());
+        assert!(told(None, Verdict::Unknown).is_empty());
     }
 }

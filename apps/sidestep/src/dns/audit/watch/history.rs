@@ -19,8 +19,22 @@ const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS findings (
         round INTEGER NOT NULL REFERENCES rounds(id) ON DELETE CASCADE, resolver TEXT NOT NULL, name TEXT NOT NULL,
         verdict TEXT NOT NULL, summary TEXT NOT NULL, PRIMARY KEY (round, resolver, name)) WITHOUT ROWID;
-    CREATE INDEX IF NOT EXISTS scores_of_resolvers ON scores (resolver, round);
+    CREATE TABLE IF NOT EXISTS latest (
+        resolver TEXT PRIMARY KEY, round INTEGER NOT NULL REFERENCES rounds(id) ON DELETE CASCADE) WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS rounds_of_latest ON latest (round);
 ";
+/// Each starts at the table of the last rounds, and finds the rest by keys: history does not make it slower.
+const SCORES: &str = "
+    SELECT latest.resolver, points, at FROM latest
+    CROSS JOIN scores ON scores.round = latest.round AND scores.resolver = latest.resolver
+    CROSS JOIN rounds ON rounds.id = latest.round
+    WHERE EXISTS (SELECT 1 FROM findings WHERE findings.round = latest.round AND findings.resolver = latest.resolver
+        AND verdict <> 'unknown')
+    ORDER BY latest.resolver";
+const COUNTS: &str = "
+    SELECT latest.resolver, verdict, count(*) FROM latest
+    CROSS JOIN findings ON findings.round = latest.round AND findings.resolver = latest.resolver
+    GROUP BY latest.resolver, verdict ORDER BY latest.resolver, verdict";
 const DAY_S: u64 = 86_400;
 
 /// Verdicts of a resolver's checks, by resolver and check.
@@ -47,7 +61,7 @@ impl History {
         let mut verdicts = Verdicts::new();
         let mut rows = self.0.prepare_cached(
             "SELECT name, verdict FROM findings WHERE resolver = ?1
-             AND round = (SELECT max(round) FROM scores WHERE resolver = ?1)",
+             AND round = (SELECT round FROM latest WHERE resolver = ?1)",
         )?;
         for resolver in &report.resolvers {
             let mut found = rows.query(params![resolver.resolver])?;
@@ -71,6 +85,8 @@ impl History {
         for resolver in &report.resolvers {
             let score = params![round, resolver.resolver, resolver.score.points];
             transaction.execute("INSERT OR REPLACE INTO scores VALUES (?1, ?2, ?3)", score)?;
+            let latest = params![resolver.resolver, round];
+            transaction.execute("INSERT OR REPLACE INTO latest VALUES (?1, ?2)", latest)?;
             for finding in &resolver.findings {
                 let row = params![
                     round,
@@ -92,12 +108,9 @@ impl History {
         Ok(())
     }
 
-    /// Of each resolver that was ever audited: points, and when.
+    /// Of each resolver of which something was seen in its last round: points, and when.
     pub(super) fn scores(&self) -> anyhow::Result<Vec<(String, u32, u64)>> {
-        let mut rows = self.0.prepare_cached(
-            "SELECT resolver, points, at FROM scores JOIN rounds ON id = round
-             WHERE round = (SELECT max(round) FROM scores AS own WHERE own.resolver = scores.resolver) ORDER BY resolver",
-        )?;
+        let mut rows = self.0.prepare_cached(SCORES)?;
         let rows =
             rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?.unsigned_abs())))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
@@ -105,11 +118,7 @@ impl History {
 
     /// How many of the last findings of each resolver end so.
     pub(super) fn counts(&self) -> anyhow::Result<Vec<(String, String, u64)>> {
-        let mut rows = self.0.prepare_cached(
-            "SELECT resolver, verdict, count(*) FROM findings
-             WHERE round = (SELECT max(round) FROM scores AS own WHERE own.resolver = findings.resolver)
-             GROUP BY resolver, verdict ORDER BY resolver, verdict",
-        )?;
+        let mut rows = self.0.prepare_cached(COUNTS)?;
         let rows =
             rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?.unsigned_abs())))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
@@ -154,6 +163,29 @@ mod tests {
         history.0.execute("UPDATE rounds SET at = 1", []).unwrap();
         history.forget(1).unwrap();
         assert!(history.scores().unwrap().is_empty() && history.counts().unwrap().is_empty());
+    }
+
+    #[test]
+    fn metrics_read_the_last_rounds_alone() {
+        let history = History::open(Path::new(":memory:")).unwrap();
+        for query in [SCORES, COUNTS] {
+            let mut plan = history.0.prepare(&format!("EXPLAIN QUERY PLAN {query}")).unwrap();
+            let lines = plan.query_map([], |row| row.get::<_, String>(3)).unwrap();
+            let lines: Vec<String> = lines.map(Result::unwrap).collect();
+            let scans: Vec<&String> = lines.iter().filter(|line| line.starts_with("SCAN")).collect();
+            assert!(scans.iter().all(|line| line.starts_with("SCAN latest")), "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn a_resolver_of_which_nothing_was_seen_has_no_points() {
+        let history = History::open(Path::new(":memory:")).unwrap();
+        history.add(&report(Verdict::Bad)).unwrap();
+        let mut silent = report(Verdict::Unknown);
+        silent.resolvers[0].findings.truncate(1);
+        history.add(&silent).unwrap();
+        assert!(history.scores().unwrap().is_empty());
+        assert_eq!(history.counts().unwrap(), [("192.0.2.1:53".to_owned(), "unknown".to_owned(), 1)]);
     }
 
     #[test]

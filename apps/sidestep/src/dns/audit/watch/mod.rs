@@ -25,6 +25,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::options::{Probing, Settings};
+use super::results::Results;
 use super::{BAD, probe};
 use crate::logging::LogOptions;
 use crate::output;
@@ -97,7 +98,7 @@ pub(crate) fn watch(options: &Watch) -> anyhow::Result<ExitCode> {
 
 /// One round: what has changed since the last one.
 fn look(options: &Watch, settings: &Arc<Settings>, history: &Mutex<History>) -> anyhow::Result<Vec<Change>> {
-    let report = probe::audit(settings)?;
+    let (report, _) = probe::audit(settings, Results::default(), None)?;
     let own = history.lock().unwrap_or_else(PoisonError::into_inner);
     let changes = changes::between(&own.last(&report)?, &report);
     own.add(&report)?;

@@ -1,5 +1,6 @@
 //! Posts changes as JSON: HTTP/1.1 without encryption, to somebody near.
 
+use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -12,7 +13,10 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-/// For all of it.
+/// How often a post is tried, and the wait after the first failure; each one after it is twice as long.
+const TRIES: u32 = 4;
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// For one try.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where to.
@@ -33,18 +37,41 @@ impl FromStr for Webhook {
     }
 }
 
+/// Without what may be secret: user and query.
+impl fmt::Display for Webhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let port = self.0.port_u16().map(|port| format!(":{port}")).unwrap_or_default();
+        write!(f, "http://{}{port}{}", self.0.host().unwrap_or_default(), self.0.path())
+    }
+}
+
 impl Webhook {
-    /// Posts `body`. An answer other than 2xx is an error.
+    /// Posts `body`, a few times if need be. An answer other than 2xx is an error.
     pub(super) fn post(&self, body: &[u8]) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let posted = async { tokio::time::timeout(PATIENCE, self.exchange(body.to_vec())).await };
-        runtime.block_on(posted).with_context(|| format!("{}: no answer in time", self.0))?
+        runtime.block_on(async {
+            let mut wait = FIRST_WAIT;
+            for _ in 1..TRIES {
+                match self.try_once(body).await {
+                    Ok(()) => return Ok(()),
+                    Err(error) => log::warn!("webhook: {error:#}; it is tried again"),
+                }
+                tokio::time::sleep(wait).await;
+                wait *= 2;
+            }
+            self.try_once(body).await
+        })
+    }
+
+    async fn try_once(&self, body: &[u8]) -> anyhow::Result<()> {
+        let posted = tokio::time::timeout(PATIENCE, self.exchange(body.to_vec())).await;
+        posted.with_context(|| format!("{self}: no answer in time"))?
     }
 
     async fn exchange(&self, body: Vec<u8>) -> anyhow::Result<()> {
         let (host, port) = (self.0.host().unwrap_or_default(), self.0.port_u16().unwrap_or(80));
         let stream = TcpStream::connect((host.trim_matches(['[', ']']), port)).await;
-        let stream = stream.with_context(|| self.0.to_string())?;
+        let stream = stream.with_context(|| self.to_string())?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let connection = tokio::spawn(connection);
         let path = self.0.path_and_query().map_or("/", |path| path.as_str());
@@ -53,7 +80,43 @@ impl Webhook {
             .header(CONTENT_TYPE, "application/json");
         let response = sender.send_request(request.body(Full::new(Bytes::from(body)))?).await?;
         connection.abort();
-        ensure!(response.status().is_success(), "{} says {}", self.0, response.status());
+        ensure!(response.status().is_success(), "{self} says {}", response.status());
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_logged_has_neither_user_nor_query() {
+        let shown = |url: &str| url.parse::<Webhook>().unwrap().to_string();
+        assert_eq!(shown("http://me:word@[::1]:8080/changed?token=7"), "http://[::1]:8080/changed");
+        assert_eq!(shown("http://hooks.example"), "http://hooks.example/");
+        assert!("https://hooks.example".parse::<Webhook>().is_err());
+    }
+
+    #[test]
+    fn a_post_is_tried_again_until_it_is_taken() {
+        use std::io::{Read, Write};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/changed", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            for status in ["500 Oops", "204 No Content"] {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut request = Vec::new();
+                while !request.ends_with(b"[7]") {
+                    let mut octet = [0];
+                    stream.read_exact(&mut octet).unwrap();
+                    request.push(octet[0]);
+                }
+                stream
+                    .write_all(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").as_bytes())
+                    .unwrap();
+            }
+        });
+        url.parse::<Webhook>().unwrap().post(b"[7]").unwrap();
+        server.join().unwrap();
     }
 }
