@@ -44,7 +44,7 @@ pub(crate) fn import(options: &Import) -> anyhow::Result<ExitCode> {
     let path = path.to_str().context("the path of the file is not UTF-8")?;
     let config = dns_import::import(server, path, &mut FileSystem)?;
     for note in &config.notes {
-        eprintln!("not carried over: {note}");
+        complain!("not carried over: {note}");
     }
     to_stdout(|out| Ok(out.write_all(config.to_toml().as_bytes())?))?;
     Ok(ExitCode::SUCCESS)

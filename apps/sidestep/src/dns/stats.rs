@@ -223,7 +223,10 @@ fn tree_of<'c>(catalog: &'c Catalog, origin: &NameBuf) -> Result<&'c Zone, Strin
 
 /// When the signatures of zones end. A look at all of them takes long in a large zone, so it is remembered for a version.
 #[derive(Default)]
-pub(crate) struct SignedUntil(Mutex<BTreeMap<NameBuf, (Weak<ServedZone>, Option<u64>)>>);
+pub(crate) struct SignedUntil(Mutex<BTreeMap<NameBuf, Known>>);
+
+/// A version, and what was found in it.
+type Known = (Weak<ServedZone>, Option<u64>);
 
 impl SignedUntil {
     /// When the first signature of a zone ends, in seconds since 1970.
