@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use dns_import::{Reader, Server};
 
-use crate::output::to_stdout;
+use crate::output::{complain, to_stdout};
 
 /// Print the configuration of BIND, NSD or Knot as one of `dns serve`: `sidestep dns import bind /etc/bind/named.conf > dns.toml`.
 ///
