@@ -76,8 +76,6 @@ impl DnsResponder {
         let mut prepared = Prepared::default();
         self.responder.prepare(&published.catalog, buffer, len, &mut prepared);
         self.responder.fetch(&published.catalog, &mut prepared, &buffer[..len], || client.address);
-        self.responder.locate(&published.catalog, &mut prepared);
-        self.responder.fetch_own(&published.catalog, &mut prepared);
         if let Some(guard) = &mut self.guard {
             let unix_secs = (published.transfers.unix_time)();
             let message = (&prepared, &buffer[..len]);
@@ -224,11 +222,6 @@ impl UdpResponder for DnsResponder {
         for (datagram, prepared) in batch.iter().zip(&mut *self.prepared) {
             let client = || datagram.source().ip();
             self.responder.fetch(catalog, prepared, &datagram.buffer[..datagram.len], client);
-        }
-        if catalog.has_views() {
-            let prepared = &mut self.prepared[..batch.len()];
-            prepared.iter_mut().for_each(|prepared| self.responder.locate(catalog, prepared));
-            prepared.iter_mut().for_each(|prepared| self.responder.fetch_own(catalog, prepared));
         }
         let unix_secs = if self.guard.is_some() { (published.transfers.unix_time)() } else { 0 };
         for (number, datagram) in batch.iter_mut().enumerate() {
