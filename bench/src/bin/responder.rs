@@ -193,12 +193,6 @@ impl<const LEN: usize> Bench<LEN> {
                 let client = || self.clients[(client + 1 + place) & (self.clients.len() - 1)].into();
                 self.responder.fetch(&self.catalog, prepared, buffer, client);
             }
-            if self.catalog.has_views() {
-                self.prepared.iter_mut().for_each(|prepared| self.responder.locate(&self.catalog, prepared));
-                self.prepared
-                    .iter_mut()
-                    .for_each(|prepared| self.responder.fetch_own(&self.catalog, prepared));
-            }
             for (buffer, prepared) in self.buffers.iter_mut().zip(&self.prepared) {
                 client = (client + 1) & (self.clients.len() - 1);
                 let client = || self.clients[client].into();

@@ -100,8 +100,6 @@ pub struct Catalog {
     origins: Index,
     /// Labels of the shortest and of the longest origin: no other suffix of a name needs to be looked up.
     depths: (u8, u8),
-    /// Whether some zone has views.
-    has_views: bool,
     seed: u64,
     lines: Option<CatalogLines>,
 }
@@ -123,7 +121,6 @@ impl Catalog {
             zones_below: Vec::new(),
             origins: Index::default(),
             depths: (u8::MAX, 0),
-            has_views: false,
             seed,
             lines: None,
         };
@@ -131,7 +128,6 @@ impl Catalog {
             catalog.insert(zone);
         }
         catalog.mark_zones_below();
-        catalog.has_views = catalog.zones.iter().any(|zone| zone.lines().is_some());
         catalog
     }
 
@@ -141,12 +137,6 @@ impl Catalog {
         let of = |zone: &Arc<ServedZone>| zone.lines().map(|views| views.by_line(lines));
         let views = self.zones.iter().map(|zone| of(zone).unwrap_or_default()).collect();
         Catalog { lines: Some(CatalogLines { lines: Arc::clone(lines), views }), ..self }
-    }
-
-    /// Whether some zone has views.
-    #[inline(always)]
-    pub fn has_views(&self) -> bool {
-        self.has_views
     }
 
     /// The lines of clients, if there are any.

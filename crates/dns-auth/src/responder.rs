@@ -1,9 +1,9 @@
 //! The responder: one message in, at most one message out, in place.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use dns_lines::Found;
+use dns_lines::{Found, Lines};
 use dns_wire::fold::Folded;
 use dns_wire::header::{Counts, HEADER_LEN, flag as header_flag, write_header};
 use dns_wire::{Class, Edns, LabelStarts, Query, QueryError, Rcode, Rtype};
@@ -18,9 +18,9 @@ use crate::table::{Entry, Search, flag};
 
 /// Answers queries. One per core; the same for every transport.
 ///
-/// A batch goes through these steps, each for the whole batch before the next, so that what a large zone leaves outside
-/// of the cache is fetched for all queries side by side: [`Responder::prepare`], [`Responder::fetch`], where there are views
-/// [`Responder::locate`] and [`Responder::fetch_own`], and [`Responder::complete`]. A single query may go from the first to the last at once.
+/// A batch goes through three steps, each for the whole batch before the next, so that what a large zone leaves outside
+/// of the cache is fetched for all queries side by side: [`Responder::prepare`], [`Responder::fetch`],
+/// [`Responder::complete`]. A single query may go from the first to the last at once.
 pub struct Responder {
     settings: Arc<Settings>,
     counters: Arc<Counters>,
@@ -48,13 +48,8 @@ pub struct Prepared {
     name: Folded,
     /// Its labels.
     labels: LabelStarts,
-    /// In a zone with views, who counts as the client.
-    client: IpAddr,
-    /// There, its line.
+    /// In a zone with lines, that of the client.
     line: Found,
-    /// The number of its view, and the search for the answer there.
-    view: u16,
-    own: Search,
     /// There, and if the query names the client's network: what it says.
     located: Option<Located>,
 }
@@ -68,10 +63,7 @@ impl Default for Prepared {
             search: Search::default(),
             name: Folded::default(),
             labels: LabelStarts::default(),
-            client: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             line: Found::NOTHING,
-            view: 0,
-            own: Search::default(),
             located: None,
         }
     }
@@ -144,7 +136,7 @@ impl Responder {
         }
     }
 
-    /// Step 2: has the precompiled answer fetched, and in a zone with views sees who the client is. `client` says who sent `message`.
+    /// Step 2: has the precompiled answer fetched, and in a zone with lines looks up that of the client. `client` says who sent `message`.
     #[inline(always)]
     pub fn fetch(
         &self,
@@ -157,38 +149,16 @@ impl Responder {
             let served = &catalog.zones()[number as usize];
             served.tables().of(wants_dnssec(query)).fetch(&mut prepared.search);
             if served.lines().is_some() {
+                // A large table of prefixes lies outside of the caches, too.
                 prepared.located = read_network(query, message);
                 let named = prepared.located.as_ref().and_then(|located| located.address);
-                prepared.client = named.unwrap_or_else(client);
-                catalog.lines().into_iter().for_each(|lines| lines.prefetch(prepared.client));
+                let find = |lines: &Arc<Lines>| lines.find(named.unwrap_or_else(client));
+                prepared.line = catalog.lines().map_or(Found::NOTHING, find);
             }
         }
     }
 
-    /// Step 3, if [`Catalog::has_views`]: finds the line of the client, and has its own answer fetched. In two steps, as a large table of prefixes and
-    /// the answers of its view lie outside of the caches, too.
-    #[inline(always)]
-    pub fn locate(&self, catalog: &Catalog, prepared: &mut Prepared) {
-        let (Some(number), Ok(query)) = (prepared.zone, &prepared.query) else { return };
-        let Some(views) = catalog.zones()[number as usize].lines() else { return };
-        prepared.line = catalog.lines().map_or(Found::NOTHING, |lines| lines.find(prepared.client));
-        prepared.view = catalog.view(number, prepared.line.line);
-        if let Some(view) = views.view(prepared.view) {
-            prepared.own = view.tables.of(wants_dnssec(query)).search_again(&prepared.search);
-        }
-    }
-
-    /// The second of these steps.
-    #[inline(always)]
-    pub fn fetch_own(&self, catalog: &Catalog, prepared: &mut Prepared) {
-        let (Some(number), Ok(query)) = (prepared.zone, &prepared.query) else { return };
-        let Some(views) = catalog.zones()[number as usize].lines() else { return };
-        if let Some(view) = views.view(prepared.view) {
-            view.tables.of(wants_dnssec(query)).fetch(&mut prepared.own);
-        }
-    }
-
-    /// Step 4: writes the answer over the query in `buffer`, which may be longer than the query and bounds the answer. `client` says who asks,
+    /// Step 3: writes the answer over the query in `buffer`, which may be longer than the query and bounds the answer. `client` says who asks,
     /// as in the step before; it is called if the answer depends on that.
     #[inline(always)]
     pub fn complete(
@@ -254,19 +224,14 @@ impl Responder {
         let found = prepared.line;
         self.echo.set_scope(if plain.flags & flag::VARIES != 0 { found.length } else { 0 });
         let (below, is_changed) = (catalog.has_zone_below(number), served.tables().is_changed);
-        let view = served.lines().and_then(|lines| lines.view(prepared.view));
+        let view = served.lines().and_then(|lines| lines.view(catalog.view(number, found.line)));
         let Some(view) = view else {
             return self.is_usable(plain.flags, (below, is_changed)).then_some(plain);
         };
         let is_chosen = plain.flags & flag::CHOSEN != 0;
-        let (dnssec, name, qtype) = (wants_dnssec(query), prepared.name.name(), query.qtype.0);
-        let (tables, own) = if is_chosen {
-            let tables = &view.choice(self.draw(catalog)).tables;
-            (tables, tables.of(dnssec).find_anew(&prepared.search, name, qtype))
-        } else {
-            (&view.tables, view.tables.of(dnssec).find(&prepared.own, name, qtype))
-        };
-        match own {
+        let tables = if is_chosen { &view.choice(self.draw(catalog)).tables } else { &view.tables };
+        let table = tables.of(wants_dnssec(query));
+        match table.find_anew(&prepared.search, prepared.name.name(), query.qtype.0) {
             Some(own) => self.is_usable(own.flags, (below, tables.is_changed)).then_some(own),
             // Its line may have other records at the names that the answer leads to.
             None if is_chosen || plain.flags & flag::DEPENDENT != 0 => None,
@@ -321,8 +286,6 @@ impl Responder {
         let mut prepared = Prepared::default();
         self.prepare(catalog, buffer, len, &mut prepared);
         self.fetch(catalog, &mut prepared, &buffer[..len], || client);
-        self.locate(catalog, &mut prepared);
-        self.fetch_own(catalog, &mut prepared);
         self.complete(catalog, &prepared, buffer, transport, || client)
     }
 

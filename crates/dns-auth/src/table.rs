@@ -201,14 +201,6 @@ impl AnswerTable {
         self.find_from(search, (search.slot, search.probe), name, rtype)
     }
 
-    /// Starts the search for the same in another table of the same seed.
-    #[inline(always)]
-    pub(crate) fn search_again(&self, search: &Search) -> Search {
-        let probe = self.index.home(search.hash);
-        self.index.prefetch(probe);
-        Search { probe, slot: 0, ..*search }
-    }
-
     /// All steps of a search that was made for another table of the same seed.
     #[inline(always)]
     pub(crate) fn find_anew(&self, search: &Search, name: &[u8], rtype: u16) -> Option<Entry<'_>> {

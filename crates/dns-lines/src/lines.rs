@@ -33,12 +33,6 @@ impl Lines {
         self.table.find(address)
     }
 
-    /// Has fetched what [`Lines::find`] reads first.
-    #[inline(always)]
-    pub fn prefetch(&self, address: IpAddr) {
-        self.table.prefetch(address);
-    }
-
     /// All lines, in the order of their numbers.
     pub fn lines(&self) -> &[Line] {
         &self.lines

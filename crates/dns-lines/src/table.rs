@@ -119,14 +119,6 @@ impl LineTable {
         trie.find(bits).found()
     }
 
-    /// Has fetched what a look-up reads first.
-    #[inline(always)]
-    pub fn prefetch(&self, address: IpAddr) {
-        let (family, bits) = bits_of(address);
-        let trie = if family == Family::V4 { &self.v4 } else { &self.v6 };
-        prefetch::read(&trie.root, (bits >> (128 - ROOT_BITS)) as usize);
-    }
-
     /// Octets of memory.
     pub fn memory(&self) -> usize {
         self.v4.memory() + self.v6.memory()

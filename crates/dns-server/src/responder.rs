@@ -102,8 +102,6 @@ impl DnsResponder {
         let mut prepared = Prepared::default();
         self.responder.prepare(catalog, buffer, len, &mut prepared);
         self.responder.fetch(catalog, &mut prepared, &buffer[..len], || address);
-        self.responder.locate(catalog, &mut prepared);
-        self.responder.fetch_own(catalog, &mut prepared);
         let mut extras = Extras::default();
         if let Some(guard) = &mut self.guard {
             let unix_secs = (published.transfers.unix_time)();
@@ -247,11 +245,6 @@ impl UdpResponder for DnsResponder {
         for (datagram, prepared) in batch.iter().zip(&mut *self.prepared) {
             let client = || datagram.source().ip();
             self.responder.fetch(catalog, prepared, &datagram.buffer[..datagram.len], client);
-        }
-        if catalog.has_views() {
-            let prepared = &mut self.prepared[..batch.len()];
-            prepared.iter_mut().for_each(|prepared| self.responder.locate(catalog, prepared));
-            prepared.iter_mut().for_each(|prepared| self.responder.fetch_own(catalog, prepared));
         }
         let unix_secs = if self.guard.is_some() { (published.transfers.unix_time)() } else { 0 };
         for (prepared, datagram) in self.prepared.iter().zip(&mut *batch) {
