@@ -21,3 +21,4 @@ mod reload;
 mod resolver;
 mod serving;
 mod tcp;
+mod updates;

@@ -1,5 +1,6 @@
 //! SIGHUP: zones and the choices about answers anew, while the server answers from what it has.
 
+use std::collections::BTreeMap;
 use std::mem;
 use std::sync::Arc;
 use std::thread;
@@ -29,6 +30,7 @@ use super::service::{Shared, counted, origin_of, publication, taken, what_is_ser
 use super::store;
 use super::transfers::unix_time;
 use super::updates::{self, Pending};
+use super::version::Version;
 
 /// What is served, and how it is replaced.
 pub(crate) struct Reloads<'s> {
@@ -142,35 +144,66 @@ impl Reloads<'_> {
         if let Some(order) = self.ordered.take() {
             self.finish_order(order);
         }
-        mem::take(&mut self.updates).into_iter().for_each(|update| self.update(update));
+        let waiting = mem::take(&mut self.updates);
+        self.carry_out_updates(waiting);
         self.renewal = Instant::now(); // Whoever changes keys says so by SIGHUP.
         if mem::take(&mut self.again) {
             self.begin();
         }
     }
 
-    /// Carries an update out, and answers it.
-    fn update(&mut self, update: Pending) {
+    /// Carries an update out, and those that wait behind it: a journal is written once for all of them.
+    fn update(&mut self, first: Pending) {
+        const TOGETHER_MAX: usize = 256;
         if self.is_loading {
-            return self.updates.push(update);
+            return self.updates.push(first);
         }
-        let outcome = self.try_update(&update);
-        update.answer(outcome.err().unwrap_or(Rcode::NoError));
+        let mut updates = vec![first];
+        while updates.len() < TOGETHER_MAX {
+            match self.events.next_waiting() {
+                Some(Event::Update(update)) => updates.push(update),
+                other => {
+                    self.set_aside = other;
+                    break;
+                }
+            }
+        }
+        self.carry_out_updates(updates);
+    }
+
+    /// Carries updates out, those of a zone in their order, and answers them.
+    fn carry_out_updates(&mut self, updates: Vec<Pending>) {
+        let mut by_zone = BTreeMap::<NameBuf, Vec<Pending>>::new();
+        for update in updates {
+            by_zone.entry(NameBuf::from(update.request.origin())).or_default().push(update);
+        }
+        let (mut answers, mut versions) = (Vec::new(), Vec::new());
+        for (origin, updates) in by_zone {
+            let (codes, version) = self.carry_out_in(&origin, &updates);
+            versions.extend(version);
+            answers.extend(updates.into_iter().zip(codes));
+        }
+        if !versions.is_empty() {
+            let replacement = self.loaded.with(versions);
+            self.replace(replacement);
+        }
+        answers.into_iter().for_each(|(update, code)| update.answer(code));
         self.engines.iter().for_each(EngineHandle::wake);
     }
 
-    fn try_update(&mut self, update: &Pending) -> Result<(), Rcode> {
-        let origin = update.request.origin();
-        if self.states.with(|states| states.frozen.contains(&NameBuf::from(origin))) {
-            log::info!("zone {origin} is frozen: an update is refused");
-            return Err(Rcode::Refused);
+    /// The codes of the answers to updates of one zone, and its next version with its number.
+    fn carry_out_in(&self, origin: &NameBuf, updates: &[Pending]) -> (Vec<Rcode>, Option<(usize, Version)>) {
+        let all = |code| (vec![code; updates.len()], None);
+        if self.states.with(|states| states.frozen.contains(origin)) {
+            log::info!("zone {origin} is frozen: updates are refused");
+            return all(Rcode::Refused);
         }
-        let (number, file, held) = self.loaded.find(origin).ok_or(Rcode::NotAuth)?;
-        if let Some(version) = updates::carry_out(&update.request, held, file)? {
-            let replacement = self.loaded.with([(number, version)]);
-            self.replace(replacement);
-        }
-        Ok(())
+        let Some((number, file, held)) = self.loaded.find(origin.as_name()) else {
+            return all(Rcode::NotAuth);
+        };
+        let requests = updates.iter().map(|update| &*update.request);
+        let (codes, version) = updates::carry_out(requests, held, file);
+        (codes, version.map(|version| (number, version)))
     }
 
     /// Renews signatures that end soon, and looks what keys have come or gone.

@@ -1,13 +1,17 @@
 //! Dynamic updates on their way from the responders to the one thread that changes zones (RFC 2136).
 
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 
+use anyhow::Context;
 use dns_auth::compile::compile_changed;
 use dns_server::LateReply;
-use dns_transfer::{UpdateRequest, Updated};
+use dns_transfer::{Difference, UpdateRequest, Updated};
 use dns_wire::{NameBuf, Rcode};
+use dns_zone::{Changed, Zone};
 
 use super::events::Event;
 use super::store;
@@ -68,34 +72,68 @@ impl Drop for Place {
     }
 }
 
-/// The version that an update leads to from `held`, once the journal of its file has it; `None` if nothing changes.
-///
-/// # Errors
-/// The code of the answer. A zone that cannot be written stays as it is.
-pub(crate) fn carry_out(
-    request: &UpdateRequest,
+/// What became of updates of one zone: for each the code of its answer, and the version that all of them lead to, if anything changes.
+pub(crate) type CarriedOut = (Vec<Rcode>, Option<Version>);
+
+/// Carries updates of one zone out in their order, from `held`. The journal of its file has all of them before this returns, written once.
+/// A zone that cannot be written stays as it is, and no update of them is carried out.
+pub(crate) fn carry_out<'r>(
+    requests: impl ExactSizeIterator<Item = &'r UpdateRequest>,
     held: &Version,
-    file: &std::path::Path,
-) -> Result<Option<Version>, Rcode> {
-    let zone = held.source().ok_or(Rcode::ServFail)?;
-    if zone.is_signed() {
-        log::warn!("zone {}: an update is refused, as the zone is signed by somebody else", zone.origin());
+    file: &Path,
+) -> CarriedOut {
+    let count = requests.len();
+    let failed = || vec![Rcode::ServFail; count];
+    let Some(source) = held.source() else { return (failed(), None) };
+    if source.is_signed() {
+        let origin = source.origin();
+        log::warn!("zone {origin}: updates are refused, as the zone is signed by somebody else");
     }
-    let Updated::Next(changed, difference) = request.update().apply(zone)? else { return Ok(None) };
-    let differences = [Arc::new(*difference)];
-    let not_carried_out = |error: anyhow::Error| {
-        log::error!("zone {}: an update is not carried out: {error:#}", request.origin());
-        Rcode::ServFail
-    };
-    let zone = &changed.zone;
+    let (mut codes, mut steps, mut differences) = (Vec::new(), Vec::<Changed>::new(), Vec::new());
+    for request in requests {
+        let zone = steps.last().map_or(source, |step| &step.zone);
+        codes.push(match request.update().apply(zone) {
+            Ok(Updated::Next(changed, difference)) => {
+                steps.push(*changed);
+                differences.push(Arc::new(*difference));
+                Rcode::NoError
+            }
+            Ok(_) => Rcode::NoError,
+            Err(code) => code,
+        });
+    }
+    let Some(last) = steps.last().map(|step| step.zone.clone()) else { return (codes, None) };
+    match next(held, steps, &differences, &last, file) {
+        Ok(version) => (codes, Some(version)),
+        Err(error) => {
+            log::error!("zone {}: {count} updates are not carried out: {error:#}", last.origin());
+            // Those that change nothing were judged by what the others would have changed.
+            (failed(), None)
+        }
+    }
+}
+
+/// The version that `steps` lead to, the `last` of which is the zone, once the journal has their differences.
+fn next(
+    held: &Version,
+    steps: Vec<Changed>,
+    differences: &[Arc<Difference>],
+    last: &Zone,
+    file: &Path,
+) -> anyhow::Result<Version> {
     let Some(signing) = &held.signing else {
-        store::add(file, &differences, zone).map_err(not_carried_out)?;
-        return Ok(Some(held.next(compile_changed(&held.served, *changed), &differences)));
+        store::add(file, differences, last)?;
+        let mut steps = steps.into_iter();
+        let first = compile_changed(&held.served, steps.next().context("there is a step")?);
+        let served = steps.fold(first, |served, step| compile_changed(&served, step));
+        return Ok(held.next(served, differences));
     };
-    let names: Vec<NameBuf> = differences[0].records().iter().map(|record| record.owner.clone()).collect();
-    let signing = signing.with_source(zone.clone());
-    let next = signing.next(held, &names).map_err(not_carried_out)?;
-    // The update is kept before the version that it leads to: that one can be made from it again.
-    store::add(file, &differences, zone).map_err(not_carried_out)?;
-    Ok(Some(signing.keep(held, next)))
+    let records = differences.iter().flat_map(|difference| difference.records());
+    let names: BTreeSet<NameBuf> = records.map(|record| record.owner.clone()).collect();
+    let names: Vec<NameBuf> = names.into_iter().collect();
+    let signing = signing.with_source(last.clone());
+    let next = signing.next(held, &names)?;
+    // Updates are kept before the version that they lead to: that one can be made from them again.
+    store::add(file, differences, last)?;
+    Ok(signing.keep(held, next))
 }
