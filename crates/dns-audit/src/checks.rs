@@ -4,6 +4,12 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+/// What a finding says at most, in octets.
+const SUMMARY_MAX: usize = 1000;
+/// A line of evidence, in octets, and how many there are of them.
+const LINE_MAX: usize = 500;
+const EVIDENCE_MAX: usize = 1000;
+
 /// How a check ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -75,7 +81,7 @@ impl Check {
             check: self.id.into(),
             title: self.title.into(),
             verdict,
-            summary: summary.into(),
+            summary: shortened(summary.into(), SUMMARY_MAX),
             evidence: Vec::new(),
             meaning: self.meaning.into(),
             reference: self.reference.into(),
@@ -100,7 +106,13 @@ impl Finding {
     /// The same with these lines of evidence.
     #[must_use]
     pub fn because(mut self, evidence: impl IntoIterator<Item = String>) -> Finding {
-        self.evidence.extend(evidence);
+        let mut lines = evidence.into_iter();
+        let places = EVIDENCE_MAX.saturating_sub(self.evidence.len());
+        self.evidence.extend(lines.by_ref().take(places).map(|line| shortened(line, LINE_MAX)));
+        let left = lines.count();
+        if left > 0 {
+            self.evidence.push(format!("and {left} more"));
+        }
         self
     }
 
@@ -115,6 +127,16 @@ impl Finding {
     pub fn probe(&self) -> &str {
         self.check.split('.').next().unwrap_or_default()
     }
+}
+
+/// A text of at most `max` octets, and a word about the rest: what a resolver says has any length.
+#[must_use]
+pub fn shortened(text: String, max: usize) -> String {
+    if text.len() <= max {
+        return text;
+    }
+    let end = (0..=max).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    format!("{}... and {} octets more", &text[..end], text.len() - end)
 }
 
 /// One line a check: constant, id, weight, title, reference, meaning.
@@ -228,6 +250,16 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn a_finding_has_a_bound_whatever_was_said() {
+        let evidence = (0..5000).map(|_| "\u{e4}".repeat(60_000));
+        let finding = IDENTITY_VERSION.finding(Verdict::Bad, "x".repeat(60_000)).because(evidence);
+        let octets = finding.evidence.iter().map(String::len).sum::<usize>() + finding.summary.len();
+        assert!(octets < SUMMARY_MAX + EVIDENCE_MAX * (LINE_MAX + 40), "{octets}");
+        assert_eq!(finding.evidence.last().map(String::as_str), Some("and 4000 more"));
+        assert!(finding.summary.ends_with("... and 59000 octets more"), "{}", finding.summary);
+    }
 
     #[test]
     fn each_check_has_an_id_of_its_own_behind_the_name_of_its_probe() {

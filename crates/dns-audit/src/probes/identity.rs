@@ -3,10 +3,12 @@
 use dns_wire::{Class, Rtype};
 
 use crate::authority::{Behaviour, Entry, Phase};
-use crate::checks::{Finding, IDENTITY_FINGERPRINT, IDENTITY_MINIMISATION, IDENTITY_VERSION, Verdict};
+use crate::checks::{
+    Finding, IDENTITY_FINGERPRINT, IDENTITY_MINIMISATION, IDENTITY_VERSION, Verdict, shortened,
+};
 use crate::edns;
 use crate::plan::{Planner, Question};
-use crate::transcript::{Exchange, Transcript};
+use crate::transcript::{Exchange, TEXT_MAX, Transcript};
 
 mod fingerprint;
 
@@ -54,7 +56,8 @@ fn said(transcript: &Transcript<'_>) -> Vec<(String, String)> {
     });
     let nsid = transcript.one("nsid").and_then(Exchange::reply);
     let nsid = nsid.as_ref().and_then(|reply| reply.option(edns::NSID)).filter(|data| !data.is_empty());
-    texts.chain(nsid.map(|data| ("NSID".to_owned(), data.escape_ascii().to_string()))).collect()
+    let nsid = nsid.map(|data| shortened(data.escape_ascii().to_string(), TEXT_MAX));
+    texts.chain(nsid.map(|text| ("NSID".to_owned(), text))).collect()
 }
 
 fn version(transcript: &Transcript<'_>) -> Finding {

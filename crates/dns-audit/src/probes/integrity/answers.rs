@@ -18,6 +18,9 @@ const MISSING: u32 = 3;
 /// Types of the addresses that are asked for, each of another name: one fixed address has the check digits of all of them by chance only.
 const ADDRESSES: [Rtype; 5] = [Rtype::A, Rtype::AAAA, Rtype::A, Rtype::A, Rtype::A];
 
+/// Addresses that a finding names.
+const LIST_MAX: usize = 20;
+
 pub(super) fn plan(planner: &mut Planner<'_>) {
     for number in 0..MISSING {
         let mut spec = planner.spec(60);
@@ -72,8 +75,13 @@ fn addresses(reply: &Reply) -> Vec<IpAddr> {
     records.filter_map(|record| read(&record.rdata)).collect()
 }
 
+/// The first ones, and how many there are besides: an answer has room for thousands.
 fn list(addresses: &[IpAddr]) -> String {
-    addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(" ")
+    let shown: Vec<String> = addresses.iter().take(LIST_MAX).map(IpAddr::to_string).collect();
+    match addresses.len() - shown.len() {
+        0 => shown.join(" "),
+        left => format!("{} and {left} more", shown.join(" ")),
+    }
 }
 
 fn missing(transcript: &Transcript<'_>) -> Finding {
@@ -192,5 +200,17 @@ fn case(transcript: &Transcript<'_>) -> Finding {
         INTEGRITY_CASE.finding(Verdict::Good, "the question comes back letter by letter")
     } else {
         INTEGRITY_CASE.finding(Verdict::Bad, format!("the question came back as {}", question.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_thousands_is_cut() {
+        let addresses = vec![IpAddr::V4(Ipv4Addr::LOCALHOST); 4000];
+        assert!(list(&addresses).ends_with(" 127.0.0.1 and 3980 more"));
+        assert_eq!(list(&addresses[..2]), "127.0.0.1 127.0.0.1");
     }
 }
