@@ -1,6 +1,8 @@
 //! `sidestep dns audit probe`: resolvers to a report.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -41,10 +43,8 @@ pub(crate) struct Probe {
 pub(crate) fn probe(options: &Probe) -> anyhow::Result<ExitCode> {
     let settings = Arc::new(options.probing.settings()?);
     let results = options.lines.as_deref().map(Results::with_lines).transpose()?.unwrap_or_default();
+    let page = options.html.as_deref().map(Page::open).transpose()?;
     let (report, is_whole) = audit(&settings, results, Some(signal()?))?;
-    if let Some(path) = &options.html {
-        std::fs::write(path, report::html(&report)).with_context(|| format!("writing {}", path.display()))?;
-    }
     output::to_stdout(|out| {
         if options.json {
             serde_json::to_writer_pretty(&mut *out, &report)?;
@@ -54,6 +54,9 @@ pub(crate) fn probe(options: &Probe) -> anyhow::Result<ExitCode> {
         }
         Ok(())
     })?;
+    if let Some(page) = page {
+        page.write(&report)?;
+    }
     if !is_whole {
         let (seen, all) = (report.resolvers.len(), settings.targets.len());
         output::complain!("ended early: the report has what was found of {seen} of {all} resolvers");
@@ -61,6 +64,27 @@ pub(crate) fn probe(options: &Probe) -> anyhow::Result<ExitCode> {
     }
     let is_bad = report.resolvers.iter().any(|resolver| resolver.count(Verdict::Bad) > 0);
     Ok(if is_bad { ExitCode::from(BAD) } else { ExitCode::SUCCESS })
+}
+
+/// A file for the page of HTML. What it had stays until there is a new page.
+struct Page<'a>(&'a Path, File);
+
+impl<'a> Page<'a> {
+    /// Opens the file before anything is asked: a wrong path is to cost no audit.
+    fn open(path: &'a Path) -> anyhow::Result<Page<'a>> {
+        let file = File::options().write(true).create(true).truncate(false).open(path);
+        Ok(Page(path, file.with_context(|| format!("html {}", path.display()))?))
+    }
+
+    fn write(self, report: &Report) -> anyhow::Result<()> {
+        let Page(path, mut file) = self;
+        let page = report::html(report);
+        // Pipes and terminals have no length.
+        let is_cut = if file.metadata()?.is_file() { file.set_len(0) } else { Ok(()) };
+        is_cut
+            .and_then(|()| file.write_all(page.as_bytes()))
+            .with_context(|| format!("writing {}", path.display()))
+    }
 }
 
 /// Audits all resolvers once, or until `end`; the report, and whether it is whole.
