@@ -44,7 +44,7 @@ impl Service {
         destination: SocketAddr,
         via: Via,
     ) -> Answer {
-        let server = self.servers.iter().position(|own| own.ip() == destination.ip()).unwrap_or(0);
+        let server = self.servers.iter().position(|own| *own == destination).unwrap_or(0);
         let asked = Asked { message, source, server, via };
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = self.zone.answer(&asked, &mut log, unix_ms());
