@@ -200,7 +200,9 @@ impl Bucket {
 const MINUTE: Duration = Duration::from_secs(60);
 
 impl Prefixes {
-    fn network_of(self, address: IpAddr) -> IpAddr {
+    /// The first address of the network that an address lies in.
+    #[must_use]
+    pub fn network_of(self, address: IpAddr) -> IpAddr {
         match address {
             IpAddr::V4(address) => {
                 let host = u32::MAX.checked_shr(self.v4.into()).unwrap_or(0);
