@@ -125,6 +125,8 @@ pub struct Options {
     pub samples: u32,
     /// Addresses of the authority.
     pub servers: usize,
+    /// Servers that the audit zone says it has; 0 if it was not asked.
+    pub zone_servers: usize,
     /// The zone's parent has a DS record for it.
     pub is_signed: bool,
     /// Addresses of this host to ask from.
@@ -144,6 +146,7 @@ impl Default for Options {
             names: Vec::new(),
             samples: 20,
             servers: 1,
+            zone_servers: 0,
             is_signed: false,
             sources: 1,
             encrypted: true,

@@ -7,8 +7,12 @@ use dns_wire::header::flag;
 use dns_wire::{Rcode, Rtype};
 
 use crate::authority::{Entry, Spec, made_ms};
+use crate::checks::shortened;
 use crate::edns;
 use crate::plan::{Options, Step};
+
+/// What a resolver says of itself, in octets.
+pub(crate) const TEXT_MAX: usize = 200;
 
 /// What became of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,8 +48,8 @@ pub struct Transcript<'a> {
     pub start_ms: u64,
     /// In the order in which they were sent.
     pub exchanges: Vec<Exchange>,
-    /// What the authority logged; `None` if it could not be asked.
-    pub log: Option<Vec<Entry>>,
+    /// What the authority logged, or why that is not known.
+    pub log: Result<Vec<Entry>, String>,
     /// What the plan was made with.
     pub options: &'a Options,
     /// Where addresses are looked up.
@@ -145,10 +149,10 @@ impl Reply {
         own.filter_map(|(_, data)| data.first_chunk().map(|code| u16::from_be_bytes(*code))).collect()
     }
 
-    /// The strings of the first TXT record, as text.
+    /// The strings of the first TXT record, as text; a long one is cut.
     #[must_use]
     pub fn text(&self) -> Option<String> {
-        self.record(Rtype::TXT).map(|record| strings(&record.rdata).concat())
+        self.record(Rtype::TXT).map(|record| shortened(strings(&record.rdata).concat(), TEXT_MAX))
     }
 
     /// The RCODE's name.

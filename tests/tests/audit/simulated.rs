@@ -83,7 +83,7 @@ pub(crate) fn findings_under(probe: &Probe, conditions: &Conditions) -> Vec<Find
     let exchanges = carry_out(planner.finish(), conditions, |message, via, now_ms| {
         liar.ask(message, via, &mut upstream, now_ms)
     });
-    let log = Some(upstream.log.of(nonce, 0).cloned().collect());
+    let log = Ok(upstream.log.of(nonce, 0).cloned().collect());
     let (options, networks) = (&options, &Countries);
     probe.findings(&Transcript { target, start_ms: START_MS, exchanges, log, options, networks })
 }

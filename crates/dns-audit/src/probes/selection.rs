@@ -6,7 +6,7 @@ use dns_wire::Rtype;
 
 use crate::authority::{Entry, Servers};
 use crate::checks::{Finding, SELECTION_LOSS, SELECTION_OUTAGE, SELECTION_RETURN, SELECTION_SHARE, Verdict};
-use crate::plan::{Planner, REPEAT_MS};
+use crate::plan::{Options, Planner, REPEAT_MS};
 use crate::transcript::{Exchange, Transcript, seconds};
 
 /// The delay of the fastest server, and how much later each other one is.
@@ -31,7 +31,7 @@ const LEARNING_MS: u64 = 2000;
 
 pub(super) fn plan(planner: &mut Planner<'_>) {
     let count = planner.options.servers.min(SERVERS_MAX);
-    if count < 2 {
+    if count < 2 || missing_servers(planner.options).is_some() {
         return;
     }
     let delay = |number: usize| FASTEST_MS + APART_MS * (count - 1 - number) as u16; // At most six.
@@ -60,11 +60,15 @@ pub(super) fn plan(planner: &mut Planner<'_>) {
 
 pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
     let all = [&SELECTION_SHARE, &SELECTION_OUTAGE, &SELECTION_RETURN, &SELECTION_LOSS];
+    if let Some(reason) = missing_servers(transcript.options) {
+        return all.map(|check| check.unknown(reason.clone())).into();
+    }
     if transcript.exchanges.is_empty() {
         return all.map(|check| check.unknown("the authority has one address only")).into();
     }
-    if transcript.log.is_none() {
-        return all.map(|check| check.unknown("the authority's log was not read")).into();
+    if let Err(reason) = &transcript.log {
+        let reason = format!("the authority's log was not read: {reason}");
+        return all.map(|check| check.unknown(reason.clone())).into();
     }
     if let Some(ms) = lateness(transcript) {
         let reason = format!(
@@ -74,6 +78,14 @@ pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
         return all.map(|check| check.unknown(reason.clone())).into();
     }
     vec![share(transcript), outage(transcript), back(transcript), loss(transcript)]
+}
+
+/// Delays are by the servers' numbers: with some unnamed, another one than the last would be the fastest.
+fn missing_servers(options: &Options) -> Option<String> {
+    let Options { servers, zone_servers, .. } = *options;
+    // Without any --authority there is no log, which says more.
+    (servers > 0 && servers < zone_servers)
+        .then(|| format!("not tested: the zone has {zone_servers} servers, name all of them by --authority"))
 }
 
 /// By how much the latest question was late, if too many were: the bound of rate has held them up.
@@ -206,4 +218,17 @@ fn loss(transcript: &Transcript<'_>) -> Finding {
         Verdict::Good
     };
     SELECTION_LOSS.finding(verdict, summary)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fewer_servers_than_the_zone_has_are_named() {
+        let missing =
+            |servers, zone_servers| missing_servers(&Options { servers, zone_servers, ..Options::default() });
+        assert!(missing(2, 3).is_some_and(|reason| reason.contains("the zone has 3 servers")));
+        assert_eq!([missing(3, 3), missing(2, 0), missing(0, 3)], [None, None, None]);
+    }
 }

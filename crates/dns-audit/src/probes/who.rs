@@ -39,9 +39,10 @@ pub(super) fn plan(planner: &mut Planner<'_>) {
 }
 
 pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
-    if transcript.log.is_none() {
-        let reason = "the authority's log was not read: name its addresses by --authority";
-        return [&WHO_EGRESS, &WHO_SUBNET, &WHO_PASSED, &WHO_LINES].map(|check| check.unknown(reason)).into();
+    if let Err(reason) = &transcript.log {
+        let reason = format!("the authority's log was not read: {reason}");
+        let checks = [&WHO_EGRESS, &WHO_SUBNET, &WHO_PASSED, &WHO_LINES];
+        return checks.map(|check| check.unknown(reason.clone())).into();
     }
     let plain = transcript.logged_for("plain");
     if plain.is_empty() {

@@ -69,6 +69,19 @@ pub(super) async fn offset_ms(
         .with_context(|| format!("{server} gives no answer for names of the audit zone {zone}"))
 }
 
+/// How many servers the zone has, by its NS records.
+pub(super) async fn server_count(
+    asker: &Asker,
+    server: SocketAddr,
+    zone: Name<'_>,
+    turns: &Turns<'_>,
+) -> anyhow::Result<usize> {
+    turns.wait().await;
+    let question = Question::new(zone.into(), Rtype::NS);
+    let reply = ask(asker, server, Transport::Tcp, question, PATIENCE).await?;
+    Ok(reply.answers.iter().filter(|record| record.rtype == Rtype::NS).count())
+}
+
 /// What the authority logged of a run.
 pub(super) async fn log(
     asker: &Asker,
@@ -104,20 +117,21 @@ fn joined(mut rdata: &[u8]) -> Vec<u8> {
     whole
 }
 
-fn below(zone: Name<'_>, label: &str) -> anyhow::Result<NameBuf> {
+/// For the texts of a name of the zone.
+fn below(zone: Name<'_>, label: &str) -> anyhow::Result<Question> {
     let mut name = NameBuf::from(zone);
     name.prepend(label.as_bytes()).map_err(|error| anyhow!("{label}.{zone}: {error}"))?;
-    Ok(name)
+    Ok(Question::new(name, Rtype::TXT))
 }
 
 async fn ask(
     asker: &Asker,
     server: SocketAddr,
     transport: Transport,
-    name: NameBuf,
+    question: Question,
     patience: Duration,
 ) -> anyhow::Result<Reply> {
-    let message = Question::new(name, Rtype::TXT).message(u16::from_be_bytes(random()?));
+    let message = question.message(u16::from_be_bytes(random()?));
     let server = Server { address: server, name: None, path: String::new() };
     let answer = tokio::time::timeout(patience, asker.ask(&server, transport, &message)).await;
     let answer = answer.with_context(|| format!("{} gives no answer", server.address))??;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dns_audit::checks::Finding;
-use dns_audit::plan::{Planner, Step};
+use dns_audit::plan::{self, Planner, Step};
 use dns_audit::probes::Probe;
 use dns_audit::transcript::{Exchange, Transcript};
 use tokio::sync::Semaphore;
@@ -23,6 +23,8 @@ const LOG_WAIT: Duration = Duration::from_millis(300);
 /// What the audits of all resolvers share.
 struct Shared {
     settings: Arc<Settings>,
+    /// Of the settings, with what the authority says.
+    plan: plan::Options,
     results: Arc<Results>,
     /// Of all questions.
     all: Pace,
@@ -46,6 +48,7 @@ struct Audit {
 pub(super) async fn audit_all(settings: &Arc<Settings>, results: &Arc<Results>) -> anyhow::Result<()> {
     let mut shared = Shared {
         settings: Arc::clone(settings),
+        plan: settings.plan.clone(),
         results: Arc::clone(results),
         all: Pace::new(settings.total_rate),
         authority: Pace::new(settings.rate),
@@ -54,7 +57,10 @@ pub(super) async fn audit_all(settings: &Arc<Settings>, results: &Arc<Results>) 
     if let Some(first) = settings.authorities.first() {
         let turns = shared.authority_turns();
         let zone = settings.zone.as_name();
-        shared.offset = Some(clock::offset_ms(settings.askers.plain(), *first, zone, &turns).await?);
+        let asker = settings.askers.plain();
+        let offset = clock::offset_ms(asker, *first, zone, &turns).await?;
+        let zone_servers = clock::server_count(asker, *first, zone, &turns).await.unwrap_or(0);
+        (shared.offset, shared.plan.zone_servers) = (Some(offset), zone_servers);
     }
     let shared = Arc::new(shared);
     let places = Arc::new(Semaphore::new((settings.total_rate / settings.rate).max(1) as usize));
@@ -127,7 +133,7 @@ impl Audit {
         let settings = &self.shared.settings;
         let (zone, address) = (settings.zone.as_name(), self.target.address);
         let (start_ms, start) = (unix_ms().saturating_add_signed(self.offset), Instant::now());
-        let mut planner = Planner::new(zone, address, &settings.plan, nonce, start_ms);
+        let mut planner = Planner::new(zone, address, &self.shared.plan, nonce, start_ms);
         (probe.plan)(&mut planner);
         let mut tasks = JoinSet::new();
         for step in planner.finish() {
@@ -143,11 +149,12 @@ impl Audit {
         let log = match settings.authorities.first() {
             Some(first) => {
                 let turns = self.shared.authority_turns();
-                clock::log(settings.askers.plain(), *first, zone, nonce, &turns).await.ok()
+                let log = clock::log(settings.askers.plain(), *first, zone, nonce, &turns).await;
+                log.map_err(|error| format!("{error:#}"))
             }
-            None => None,
+            None => Err("name its addresses by --authority".to_owned()),
         };
-        let (options, networks) = (&settings.plan, &settings.networks);
+        let (options, networks) = (&self.shared.plan, &settings.networks);
         probe.findings(&Transcript { target: address, start_ms, exchanges, log, options, networks })
     }
 
