@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use dns_audit::checks::Verdict;
 use dns_audit::report::Report;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::dns::audit::clock::unix_ms;
 
@@ -22,6 +22,7 @@ const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS latest (
         resolver TEXT PRIMARY KEY, round INTEGER NOT NULL REFERENCES rounds(id) ON DELETE CASCADE) WITHOUT ROWID;
     CREATE INDEX IF NOT EXISTS rounds_of_latest ON latest (round);
+    CREATE INDEX IF NOT EXISTS seen ON findings (resolver, name, round) WHERE verdict <> 'unknown';
 ";
 /// Each starts at the table of the last rounds, and finds the rest by keys: history does not make it slower.
 const SCORES: &str = "
@@ -35,10 +36,22 @@ const COUNTS: &str = "
     SELECT latest.resolver, verdict, count(*) FROM latest
     CROSS JOIN findings ON findings.round = latest.round AND findings.resolver = latest.resolver
     GROUP BY latest.resolver, verdict ORDER BY latest.resolver, verdict";
+/// The index by that name has these rows alone.
+const SEEN: &str = "
+    SELECT verdict FROM findings WHERE resolver = ?1 AND name = ?2 AND verdict <> 'unknown' ORDER BY round DESC LIMIT 1";
 const DAY_S: u64 = 86_400;
 
 /// Verdicts of a resolver's checks, by resolver and check.
 pub(super) type Verdicts = BTreeMap<(String, String), Verdict>;
+
+/// What earlier rounds found.
+#[derive(Debug, Default)]
+pub(super) struct Past {
+    /// The last verdict of each check that could be seen, in whichever round.
+    pub(super) seen: Verdicts,
+    /// Whether something could be seen of a resolver in its last round.
+    pub(super) served: BTreeMap<String, bool>,
+}
 
 /// The database.
 pub(super) struct History(Connection);
@@ -57,22 +70,25 @@ impl History {
     }
 
     /// What was last known of a report's resolvers.
-    pub(super) fn last(&self, report: &Report) -> anyhow::Result<Verdicts> {
-        let mut verdicts = Verdicts::new();
-        let mut rows = self.0.prepare_cached(
-            "SELECT name, verdict FROM findings WHERE resolver = ?1
+    pub(super) fn last(&self, report: &Report) -> anyhow::Result<Past> {
+        let mut past = Past::default();
+        let mut served = self.0.prepare_cached(
+            "SELECT max(verdict <> 'unknown') FROM findings WHERE resolver = ?1
              AND round = (SELECT round FROM latest WHERE resolver = ?1)",
         )?;
-        for resolver in &report.resolvers {
-            let mut found = rows.query(params![resolver.resolver])?;
-            while let Some(row) = found.next()? {
-                let (check, verdict): (String, String) = (row.get(0)?, row.get(1)?);
-                if let Some(verdict) = verdict_of(&verdict) {
-                    verdicts.insert((resolver.resolver.clone(), check), verdict);
+        let mut seen = self.0.prepare_cached(SEEN)?;
+        for own in &report.resolvers {
+            let has_served: Option<bool> = served.query_row(params![own.resolver], |row| row.get(0))?;
+            past.served.extend(has_served.map(|has_served| (own.resolver.clone(), has_served)));
+            for finding in &own.findings {
+                let verdict = seen.query_row(params![own.resolver, &*finding.check], |row| row.get(0));
+                let verdict: Option<String> = verdict.optional()?;
+                if let Some(verdict) = verdict.as_deref().and_then(verdict_of) {
+                    past.seen.insert((own.resolver.clone(), finding.check.to_string()), verdict);
                 }
             }
         }
-        Ok(verdicts)
+        Ok(past)
     }
 
     /// Adds a round, as a whole.
@@ -152,10 +168,10 @@ mod tests {
     #[test]
     fn the_last_round_is_what_counts_and_old_ones_are_forgotten() {
         let history = History::open(Path::new(":memory:")).unwrap();
-        assert!(history.last(&report(Verdict::Bad)).unwrap().is_empty());
+        assert!(history.last(&report(Verdict::Bad)).unwrap().seen.is_empty());
         history.add(&report(Verdict::Good)).unwrap();
         history.add(&report(Verdict::Bad)).unwrap();
-        let last = history.last(&report(Verdict::Bad)).unwrap();
+        let last = history.last(&report(Verdict::Bad)).unwrap().seen;
         let key = |check: &str| ("192.0.2.1:53".to_owned(), check.to_owned());
         assert_eq!((last[&key("stale.reachable")], last[&key("ttl.zero")]), (Verdict::Bad, Verdict::Good));
         assert_eq!(history.scores().unwrap()[0].1, 75);
@@ -163,6 +179,21 @@ mod tests {
         history.0.execute("UPDATE rounds SET at = 1", []).unwrap();
         history.forget(1).unwrap();
         assert!(history.scores().unwrap().is_empty() && history.counts().unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_could_not_be_seen_does_not_hide_what_was() {
+        let history = History::open(Path::new(":memory:")).unwrap();
+        history.add(&report(Verdict::Bad)).unwrap();
+        let mut silent = report(Verdict::Unknown);
+        silent.resolvers[0].findings.truncate(1);
+        history.add(&silent).unwrap();
+        let past = history.last(&report(Verdict::Good)).unwrap();
+        let key = ("192.0.2.1:53".to_owned(), "stale.reachable".to_owned());
+        assert_eq!((past.seen[&key], past.served["192.0.2.1:53"]), (Verdict::Bad, false));
+        let mut plan = history.0.prepare(&format!("EXPLAIN QUERY PLAN {SEEN}")).unwrap();
+        let line: String = plan.query_row(params!["r", "c"], |row| row.get(3)).unwrap();
+        assert!(line.contains("USING INDEX seen"), "{line}");
     }
 
     #[test]
