@@ -32,7 +32,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 pub use transfers::{TransferStream, TransferTls};
-pub use trust::Trust;
+pub use trust::{Loaded, Trust};
 
 /// How a question travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

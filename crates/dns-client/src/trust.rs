@@ -27,9 +27,38 @@ pub enum Trust {
     File(PathBuf),
     /// Anybody: the connection is encrypted, and may end at somebody else.
     Anybody,
+    /// What [`Trust::load`] has read.
+    Loaded(Loaded),
 }
 
+/// Certificates that were read.
+#[derive(Clone, Debug)]
+pub struct Loaded(Arc<Accepted>);
+
+impl PartialEq for Loaded {
+    fn eq(&self, other: &Loaded) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Loaded {}
+
 impl Trust {
+    /// The same with its certificates read, once for all connections. What cannot be read is an error now.
+    pub fn load(&self) -> Result<Trust, AskError> {
+        let accepted = self.accepted(&Arc::new(default_provider()))?;
+        Ok(Trust::Loaded(Loaded(accepted)))
+    }
+
+    fn accepted(&self, provider: &Arc<CryptoProvider>) -> Result<Arc<Accepted>, AskError> {
+        match self {
+            Trust::Anybody => Ok(Arc::new(Accepted::All)),
+            Trust::System => Ok(Arc::new(Accepted::SignedBy(verifier(system(), Arc::clone(provider))?))),
+            Trust::File(path) => listed(path, provider).map(Arc::new),
+            Trust::Loaded(Loaded(accepted)) => Ok(Arc::clone(accepted)),
+        }
+    }
+
     /// TLS for one protocol, in ALPN's words.
     pub(crate) fn config(&self, protocol: &[u8]) -> Result<ClientConfig, AskError> {
         self.config_of(&[&TLS13, &TLS12], protocol)
@@ -45,11 +74,7 @@ impl Trust {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
         let builder =
             builder.with_protocol_versions(versions).expect("the provider has suites for both versions");
-        let accepted = match self {
-            Trust::Anybody => Accepted::All,
-            Trust::System => Accepted::SignedBy(verifier(system(), Arc::clone(&provider))?),
-            Trust::File(path) => listed(path, &provider)?,
-        };
+        let accepted = self.accepted(&provider)?;
         let verifier = Arc::new(Verifier { accepted, provider });
         let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
         let mut config = builder.with_no_client_auth();
@@ -103,7 +128,7 @@ enum Accepted {
 /// Looks at a server's certificate, and has its key make a signature in any case.
 #[derive(Debug)]
 struct Verifier {
-    accepted: Accepted,
+    accepted: Arc<Accepted>,
     provider: Arc<CryptoProvider>,
 }
 
@@ -116,7 +141,7 @@ impl ServerCertVerifier for Verifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        match &self.accepted {
+        match &*self.accepted {
             Accepted::All => Ok(ServerCertVerified::assertion()),
             Accepted::Listed(listed, _) if listed.contains(certificate) => {
                 let parsed = ParsedCertificate::try_from(certificate)?;

@@ -153,7 +153,12 @@ impl Probing {
             self.total_rate,
             self.rate
         );
-        let trust = self.tls_ca.clone().map_or(Trust::System, Trust::File);
+        let trust = match &self.tls_ca {
+            Some(path) => Trust::File(path.clone()).load().context("tls-ca")?,
+            // A system without certificates has those questions fail that need them.
+            None => Trust::System.load().unwrap_or_default(),
+        };
+        self.sources.iter().try_for_each(|source| can_ask_from(*source))?;
         Ok(Settings {
             targets,
             zone: checked_zone(&self.zone)?,
@@ -177,7 +182,8 @@ impl Probing {
             Some(probe) => Ok(probe),
             None => bail!("only: {name} is not a probe, there are {}", known()),
         };
-        self.only.iter().map(find).collect()
+        let mut seen = BTreeSet::new();
+        self.only.iter().filter(|name| seen.insert(*name)).map(find).collect()
     }
 
     fn ports(&self) -> Ports {
@@ -190,6 +196,7 @@ impl Probing {
             names: self.given()?,
             samples: self.samples,
             servers,
+            zone_servers: 0,
             is_signed: self.signed,
             sources: self.sources.len(),
             encrypted: !self.plain,
@@ -211,6 +218,12 @@ impl Probing {
         }
         Ok(given)
     }
+}
+
+/// Whether this host has the address: otherwise each question fails by itself, and the resolvers seem to be silent.
+fn can_ask_from(source: IpAddr) -> anyhow::Result<()> {
+    let bound = std::net::UdpSocket::bind((source, 0));
+    bound.map(drop).with_context(|| format!("source: cannot ask from {source}"))
 }
 
 /// The lines of a file that are neither empty nor comments.

@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,13 +39,14 @@ struct Shared {
 
 /// Serves for ever.
 pub(crate) fn serve(
-    address: SocketAddr,
+    listener: std::net::TcpListener,
     read: impl Fn() -> anyhow::Result<Exposition> + Send + Sync + 'static,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let shared = Shared { read: Arc::new(read), reads: Arc::new(Semaphore::new(READS_MAX)) };
     runtime.block_on(async {
-        let listener = TcpListener::bind(address).await?;
+        listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(listener)?;
         log::info!("ready: metrics at http://{}/metrics", listener.local_addr()?);
         let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         loop {

@@ -8,7 +8,7 @@
 mod exposition;
 mod http;
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::thread;
 
@@ -42,7 +42,8 @@ pub(crate) struct Metrics {
 pub(crate) fn run(options: &Metrics) -> anyhow::Result<ExitCode> {
     options.log.start(LevelFilter::Info);
     let which = options.which.clone();
-    http::serve(options.listen, move || read(&which)).with_context(|| format!("{}", options.listen))?;
+    let serve = || http::serve(TcpListener::bind(options.listen)?, move || read(&which));
+    serve().with_context(|| format!("{}", options.listen))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 use device_kernel::KernelSockets;
 use dns_audit::authority::Zone;
@@ -91,11 +91,7 @@ pub(crate) fn serve(options: &Authority) -> anyhow::Result<ExitCode> {
     let listen = options.listen.iter().map(|text| parse_listen(text, 5300)).collect::<Result<Vec<_>, _>>()?;
     let bound = kernel_tcp::on_free_ports(&listen, || Bound::open(&listen, options.device.is_some()))?;
     let addresses = bound.addresses(&listen);
-    let public = if options.addresses.is_empty() {
-        addresses.iter().map(SocketAddr::ip).collect()
-    } else {
-        options.addresses.clone()
-    };
+    let public = options.public(&addresses)?;
     let zone = Zone::new(origin, public.clone(), keys);
     explain(&zone, &public);
     let service =
@@ -146,6 +142,16 @@ fn explain(zone: &Zone, addresses: &[IpAddr]) {
 }
 
 impl Authority {
+    /// The servers' addresses as the parent has them.
+    fn public(&self, listen: &[SocketAddr]) -> anyhow::Result<Vec<IpAddr>> {
+        let own = || listen.iter().map(SocketAddr::ip).collect();
+        let public: Vec<IpAddr> = if self.addresses.is_empty() { own() } else { self.addresses.clone() };
+        match public.iter().find(|address| address.is_unspecified()) {
+            Some(any) => bail!("listen: nobody reaches {any}: name the servers' addresses by --address"),
+            None => Ok(public),
+        }
+    }
+
     /// What strangers may ask for.
     fn rates(&self) -> RateOptions {
         let rate = |per_second: u32| (per_second > 0).then_some(Rate { per_second, burst: per_second });

@@ -1,6 +1,6 @@
 //! Metrics for Prometheus: what the last round of each resolver found.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
@@ -10,10 +10,11 @@ use crate::observe::{Exposition, serve_metrics};
 
 /// Serves on a thread of its own, which ends with the process.
 pub(super) fn serve(address: SocketAddr, history: &Arc<Mutex<History>>) -> anyhow::Result<()> {
+    let listener = TcpListener::bind(address).with_context(|| format!("metrics at {address}"))?;
     let history = Arc::clone(history);
     let read = move || exposition(&history.lock().unwrap_or_else(PoisonError::into_inner));
     let serve = move || {
-        if let Err(error) = serve_metrics(address, read) {
+        if let Err(error) = serve_metrics(listener, read) {
             log::error!("metrics at {address}: {error}");
         }
     };
