@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use dns_audit::authority::{Log, Via, Zone};
+use dns_audit::authority::{Log, Nonce, Spec, Via, Zone};
 use dns_audit::checks::Verdict;
 use dns_audit::plan::Question;
 use dns_audit::report::{Report, ResolverReport};
@@ -316,7 +316,37 @@ fn the_authority_answers_a_stranger_so_often_and_not_more() {
 }
 
 #[test]
+fn servers_at_one_address_are_told_apart_by_their_ports() {
+    let words = ["dns", "audit", "authority", "--zone", "probe.test"];
+    let mut command = Command::new(sidestep_binary());
+    command.args(words).args(["--listen", "127.0.0.1:0", "--listen", "127.0.0.1:0"]);
+    let mut process = Child::spawn("sidestep", &mut command).unwrap();
+    let line = process.wait_for_line("ready: audit zone", PATIENCE).unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    for (address, wanted) in line.rsplit(' ').zip(["server=1", "server=0"]) {
+        let label = Spec::new(Nonce(1), 0, now_ms(), 0).to_string();
+        let name = NameBuf::from_text(format!("{label}.probe.test.").as_bytes(), None).unwrap();
+        socket.send_to(&Question::new(name, Rtype::TXT).message(1), address).unwrap();
+        let mut buffer = [0; 4096];
+        let len = socket.recv(&mut buffer).unwrap();
+        let said = Reply::read(&buffer[..len]).unwrap().text().unwrap();
+        assert!(said.contains(wanted), "{said}");
+    }
+}
+
+#[test]
+fn a_probe_that_is_named_twice_runs_once() {
+    let output = Served::start().run("probe", &["--only", "latency,latency", "--json"]);
+    let report: Report = serde_json::from_slice(&output.stdout).unwrap();
+    let checks = report.resolvers[0].findings.iter().map(|finding| &finding.check);
+    assert_eq!(checks.filter(|check| *check == "latency.hot").count(), 1, "{report:?}");
+}
+
+#[test]
 fn wrong_words_are_errors_that_say_what_to_do() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let used = listener.local_addr().unwrap().to_string();
     for (words, wanted) in [
         (&["probe", "--zone", "probe.example"][..], "no resolver is given"),
         (&["probe", "--zone", "probe.example", "300.1.2.3"], "resolver: \"300.1.2.3\" is not an address"),
@@ -337,6 +367,23 @@ fn wrong_words_are_errors_that_say_what_to_do() {
             &["probe", "--zone", "probe.example", "--authority", "127.0.0.1:1", "127.0.0.1"],
             "127.0.0.1:1 gives no answer",
         ),
+        (
+            &["probe", "--zone", "probe.example", "--html", "/nonexistent/h", "127.0.0.1"],
+            "html /nonexistent/h",
+        ),
+        (
+            &["probe", "--zone", "probe.example", "--tls-ca", "/nonexistent", "127.0.0.1"],
+            "tls-ca: /nonexistent: no certificates",
+        ),
+        (
+            &["probe", "--zone", "probe.example", "--source", "192.0.2.1", "127.0.0.1"],
+            "source: cannot ask from 192.0.2.1",
+        ),
+        (
+            &["watch", "--zone", "p.example", "--history", ":memory:", "--metrics", &used, "127.0.0.1"],
+            "metrics at 127.0.0.1:",
+        ),
+        (&["authority", "--zone", "p.example", "--listen", "0.0.0.0:0"], "by --address"),
         (
             &["watch", "--zone", "p.example", "--history", "/nonexistent/h", "127.0.0.1"],
             "history /nonexistent/h",
