@@ -69,7 +69,7 @@ impl Responder {
             && let Some(count) = self.held.note(now)
         {
             log::warn!(
-                "rate: {count} questions were not answered, the last one of {}; --rate-per-address and --rate-per-prefix set how many are",
+                "rate: questions that were not answered: {count}, the last one of {}; --rate-per-address and --rate-per-prefix set how many are",
                 source.ip()
             );
         }
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn one_network_takes_a_part_of_the_places_until_its_answers_have_left() {
         let (mut queue, start) = (Queue::default(), Instant::now());
-        let mut push = |queue: &mut Queue<u32>, last: u32| {
+        let push = |queue: &mut Queue<u32>, last: u32| {
             queue.push(start, IpAddr::from([192, 0, 2, last as u8]), last)
         };
         assert_eq!((0..1000).filter(|last| push(&mut queue, *last)).count(), LATE_PER_NETWORK);
