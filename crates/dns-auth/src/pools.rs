@@ -43,11 +43,18 @@ impl Pool {
         if self.down.contains(&address) { 0 } else { self.weights.get(&address).copied().unwrap_or(1) }
     }
 
-    /// The shares of addresses; none if none of them is to be given.
+    /// The shares of addresses; none if all of them are down.
     pub(crate) fn shares(&self, addresses: impl Iterator<Item = Option<IpAddr>>) -> Vec<Share> {
-        let weights: Vec<u32> =
-            addresses.map(|address| address.map_or(1, |address| self.weight(address))).collect();
-        shares(&weights, self.answers.unwrap_or(usize::MAX))
+        let addresses: Vec<Option<IpAddr>> = addresses.collect();
+        let weights = |weight: &dyn Fn(IpAddr) -> u32| {
+            addresses.iter().map(|address| address.map_or(1, weight)).collect::<Vec<u32>>()
+        };
+        let mut wanted = weights(&|address| self.weight(address));
+        if wanted.iter().all(|weight| *weight == 0) {
+            // Those with weight 0 stand by for this.
+            wanted = weights(&|address| u32::from(!self.down.contains(&address)));
+        }
+        shares(&wanted, self.answers.unwrap_or(usize::MAX))
     }
 }
 
@@ -133,6 +140,21 @@ mod tests {
         assert_eq!(parts(&[99, 1], 1), [990, 10]);
         assert_eq!(parts(&[5, 0, 5], 1), [500, 0, 500]);
         assert_eq!(parts(&[u32::MAX; 3], 1), [333, 333, 333]);
+    }
+
+    #[test]
+    fn who_has_no_weight_stands_by_until_all_others_are_down() {
+        let addresses: [IpAddr; 3] = [1, 2, 3].map(|last| [192, 0, 2, last].into());
+        let given = |down: &[IpAddr]| {
+            let weights = BTreeMap::from([(addresses[1], 0), (addresses[2], 0)]);
+            let pool = Pool { answers: Some(1), weights, down: down.iter().copied().collect() };
+            let shares = pool.shares(addresses.iter().copied().map(Some));
+            shares.into_iter().map(|share| share.members).collect::<Vec<_>>()
+        };
+        assert_eq!(given(&[]), [[0]]);
+        assert_eq!(given(&addresses[..1]), [[1], [2]]);
+        assert_eq!(given(&addresses[..2]), [[2]]);
+        assert!(given(&addresses).is_empty());
     }
 
     #[test]

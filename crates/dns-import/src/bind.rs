@@ -59,6 +59,8 @@ pub(crate) fn import(path: &str, files: &mut Files<'_>) -> Result<Config, Import
         remotes: named(&["primaries", "masters", "remote-servers"]),
         directory: options.and_then(|options| Some(options.one(&["directory"])?.word(1).to_owned())),
         notifies: options.and_then(|options| options.one(&["also-notify"])).cloned(),
+        notify: options.and_then(|options| Some(options.one(&["notify"])?.word(1).to_owned())),
+        policy: options.and_then(|options| options.one(&["dnssec-policy"])).cloned(),
         key_directory: options.and_then(|options| Some(options.one(&["key-directory"])?.word(1).to_owned())),
         has_told_of_notify: false,
         config: Config::default(),
@@ -86,8 +88,10 @@ struct Import<'s> {
     /// `primaries`.
     remotes: BTreeMap<String, &'s Statement>,
     directory: Option<String>,
-    /// `also-notify` of all zones.
+    /// `also-notify`, `notify` and `dnssec-policy` of all zones.
     notifies: Option<Statement>,
+    notify: Option<String>,
+    policy: Option<Statement>,
     key_directory: Option<String>,
     has_told_of_notify: bool,
     config: Config,
@@ -117,10 +121,14 @@ impl Import<'_> {
     fn take_options(&mut self, options: &Statement) {
         for option in &options.block {
             match option.word(0) {
-                "directory" | "also-notify" | "key-directory" => {} // Looked at already.
+                // Looked at already.
+                "directory" | "also-notify" | "notify" | "key-directory" | "dnssec-policy" => {}
                 "listen-on" | "listen-on-v6" => self.take_listen(option),
                 "allow-transfer" => self.config.allow_transfer = self.access(option),
                 "version" => self.config.version = Some(absent_if_none(option.word(1))),
+                "server-id" if option.word(1) == "hostname" => {
+                    self.note(option, "server-id hostname: write the name in answers.nsid");
+                }
                 "server-id" => self.config.nsid = Some(absent_if_none(option.word(1))),
                 "recursion" | "allow-recursion" | "forwarders" | "allow-query-cache" => {
                     let what = "resolving is another program's work: sidestep dns resolve";
@@ -156,9 +164,13 @@ impl Import<'_> {
 
     fn take_key(&mut self, key: &Statement) {
         let value = |name: &str| key.one(&[name]).map(|option| option.word(1).to_owned());
+        let algorithm = value("algorithm").unwrap_or_default().trim_end_matches('.').to_lowercase();
+        if algorithm.contains("md5") {
+            return self.note(key, format!("key {:?}: {algorithm} is broken: make another key", key.word(1)));
+        }
         self.config.keys.push(Key {
             name: key.word(1).to_owned(),
-            algorithm: value("algorithm").unwrap_or_default().trim_end_matches('.').to_lowercase(),
+            algorithm,
             secret: value("secret").unwrap_or_default(),
         });
     }
@@ -185,28 +197,40 @@ impl Import<'_> {
         let mut taken = Zone { origin, file, notify: self.notified(zone), ..Zone::default() };
         for option in &zone.block {
             match option.word(0) {
-                "type" | "file" | "also-notify" | "notify" | "inline-signing" => {}
+                "type" | "file" | "also-notify" | "notify" | "dnssec-policy" => {}
+                "inline-signing" => {
+                    let what = "the serial that BIND serves may be ahead of the file's: raise that one above it first";
+                    self.note(option, format!("zone {:?}: inline-signing: {what}", taken.origin));
+                }
                 "allow-transfer" => taken.allow_transfer = Some(self.access(option)),
                 "allow-update" => taken.allow_update = self.access(option),
-                "dnssec-policy" if option.word(1) == "none" => {}
-                "dnssec-policy" | "auto-dnssec" => {
-                    taken.dnssec = true;
-                    let policy = option.word(1);
-                    if option.word(0) == "dnssec-policy" && !matches!(policy, "default" | "insecure") {
-                        let what =
-                            "a zone is signed with the keys that are there, or with one of ECDSAP256SHA256";
-                        self.note(option, format!("dnssec-policy {policy:?}: {what}"));
-                    }
-                }
+                "auto-dnssec" => taken.dnssec = option.word(1) == "maintain",
                 "key-directory" => taken.keys = Some(self.path(option.word(1))),
                 other => self.note(option, format!("zone {:?}: {other}: no counterpart", taken.origin)),
             }
+        }
+        if let Some(policy) = zone.one(&["dnssec-policy"]).cloned().or_else(|| self.policy.clone()) {
+            taken.dnssec |= self.signs(&policy, &taken.origin);
         }
         if taken.dnssec {
             let common = self.key_directory.clone().or_else(|| self.directory.clone());
             taken.keys = taken.keys.take().or_else(|| common.map(|directory| self.path(&directory)));
         }
         self.config.zones.push(taken);
+    }
+
+    /// Whether a policy has a zone signed.
+    fn signs(&mut self, policy: &Statement, origin: &str) -> bool {
+        let what = match policy.word(1) {
+            "none" => return false,
+            "default" => return true,
+            "insecure" => {
+                "it ceases to be signed there; here it is not, so wait until its parent has no DS record"
+            }
+            _ => "a zone is signed with the keys that are there, or with one of ECDSAP256SHA256",
+        };
+        self.note(policy, format!("zone {origin:?}: dnssec-policy {:?}: {what}", policy.word(1)));
+        policy.word(1) != "insecure"
     }
 
     fn take_secondary(&mut self, zone: &Statement, origin: String) {
@@ -228,7 +252,8 @@ impl Import<'_> {
 
     /// Who hears of new versions of a zone.
     fn notified(&mut self, zone: &Statement) -> Vec<String> {
-        let says = zone.one(&["notify"]).map_or("yes", |option| option.word(1));
+        let common = self.notify.clone().unwrap_or_else(|| "yes".to_owned());
+        let says = zone.one(&["notify"]).map_or(common.as_str(), |option| option.word(1));
         if says == "no" {
             return Vec::new();
         }
@@ -283,7 +308,9 @@ impl Import<'_> {
     /// An access list in our words.
     fn access(&mut self, option: &Statement) -> Vec<String> {
         if option.words.len() > 1 {
-            self.note(option, format!("{}: limits by port or transport", option.word(0)));
+            let what = "is limited to a port or a transport, so nobody comes along";
+            self.note(option, format!("{} {what}", option.word(0)));
+            return Vec::new();
         }
         let mut allowed = Vec::new();
         self.gather_access(option, &mut allowed, 0);

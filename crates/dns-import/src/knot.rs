@@ -109,7 +109,7 @@ impl Import<'_> {
                 }
                 "notify" => zone.notify.extend(self.addresses(field)),
                 "acl" => self.take_lists(field, &mut transfers, &mut zone.allow_update),
-                "dnssec-signing" => zone.dnssec = field.value() == "on",
+                "dnssec-signing" => zone.dnssec = is_on(field.value()),
                 "dnssec-policy" => {
                     let what =
                         "a zone is signed with the keys that are there, or with one of ECDSAP256SHA256";
@@ -174,16 +174,23 @@ impl Import<'_> {
         addresses
     }
 
-    /// Access lists: who has to come from an address and sign with a key there has to sign here, from wherever.
+    /// Access lists: who has to come from an address and sign with a key there has to sign here, from wherever. The first match counts there, and
+    /// here all do: so no list comes along that stands behind one that excludes, and none with limits that are unknown here.
     fn take_lists(&mut self, field: &Field, transfers: &mut Option<Vec<String>>, updates: &mut Vec<String>) {
+        const KNOWN: [&str; 5] = ["id", "address", "key", "action", "deny"];
         for id in &field.values {
             let Some(list) = self.lists.get(id).copied() else {
                 self.config.note(&field.place, format!("no access list is called {id:?}"));
                 continue;
             };
-            if list.value("deny") == "on" {
-                let what = format!("access list {id:?} excludes; here nobody is excluded");
-                self.config.note(&list.place, what);
+            if is_on(list.value("deny")) {
+                let what =
+                    "excludes, which an access list here cannot: what stands behind it is left out, too";
+                return self.config.note(&list.place, format!("access list {id:?} {what}"));
+            }
+            if let Some(limit) = list.fields.iter().find(|field| !KNOWN.contains(&field.name.as_str())) {
+                let what = format!("access list {id:?} is left out: {}: no counterpart", limit.name);
+                self.config.note(&limit.place, what);
                 continue;
             }
             let keys = list.values("key");
@@ -205,6 +212,11 @@ impl Import<'_> {
             }
         }
     }
+}
+
+/// How Knot writes yes.
+fn is_on(value: &str) -> bool {
+    ["on", "true"].iter().any(|yes| value.eq_ignore_ascii_case(yes))
 }
 
 fn address(text: &str) -> String {

@@ -113,6 +113,13 @@ impl Import<'_> {
         let origin = clause.value("name").to_owned();
         let (mut zone, mut secondary) = (Zone::default(), Secondary::default());
         let (mut is_secondary, mut transfers) = (false, None);
+        // Whom an exclusion is about may have a key, or be in a prefix that is allowed: nobody comes along then.
+        let excluded =
+            options.iter().find(|option| option.name == "provide-xfr" && option.value(1) == "BLOCKED");
+        if let Some(option) = excluded {
+            let what = "BLOCKED: an access list here excludes nobody, so nobody may transfer the zone";
+            self.config.note(&option.place, format!("zone {origin:?}: {what}"));
+        }
         for option in &options {
             match option.name.as_str() {
                 "name" | "include-pattern" | "allow-notify" => {}
@@ -121,6 +128,7 @@ impl Import<'_> {
                     is_secondary = true;
                     self.take_primary(option, &mut secondary);
                 }
+                "provide-xfr" if excluded.is_some() => transfers = Some(Vec::new()),
                 "provide-xfr" => transfers.get_or_insert_with(Vec::new).extend(self.allowed(option)),
                 "notify" => {
                     let (address, port) = split_port(option.value(0));
@@ -186,15 +194,10 @@ impl Import<'_> {
         }
     }
 
-    /// `provide-xfr: ADDRESSES KEY|NOKEY|BLOCKED`: with a key, the key counts here, wherever it is used.
+    /// `provide-xfr: ADDRESSES KEY|NOKEY`: with a key, the key counts here, wherever it is used.
     fn allowed(&mut self, option: &Setting) -> Option<String> {
         let (addresses, key) = (option.value(0), option.value(1));
         match key {
-            "BLOCKED" => {
-                let what = format!("{addresses} is excluded there; an access list here excludes nobody");
-                self.config.note(&option.place, what);
-                None
-            }
             "NOKEY" if addresses.contains(['&', '-', '@']) => {
                 self.config.note(&option.place, format!("{addresses}: write it as prefixes"));
                 None

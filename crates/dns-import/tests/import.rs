@@ -288,3 +288,53 @@ fn who_says_nothing_is_heard_everywhere_except_by_knot() {
     assert_eq!(listen(Server::Nsd, "server:\n port: 5300\n"), ["0.0.0.0:5300", "[::]:5300"]);
     assert_eq!(listen(Server::Knot, "server:\n"), [] as [&str; 0]);
 }
+
+#[test]
+fn an_exclusion_lets_nobody_in_whom_it_may_be_about() {
+    let nsd =
+        "zone:\n name: a\n zonefile: a\n provide-xfr: 10.0.0.66 BLOCKED\n provide-xfr: 10.0.0.0/8 NOKEY\n";
+    let config = read(Server::Nsd, nsd);
+    assert_eq!((config.zones[0].allow_transfer.as_deref(), notes(&config).len()), (Some(&[][..]), 1));
+    for (first, who, count) in [
+        ("deny: TRUE", None, 1),
+        ("deny: on", None, 1),
+        ("deny: off", Some(strings(["10.0.0.66", "10.0.0.0/8"])), 0),
+        ("update-type: TXT", Some(strings(["10.0.0.0/8"])), 1),
+    ] {
+        let knot = format!(
+            "acl:\n  - id: one\n    address: 10.0.0.66\n    action: transfer\n    {first}\n\
+             \x20 - id: two\n    address: 10.0.0.0/8\n    action: transfer\n\
+             zone:\n  - domain: a\n    acl: [one, two]\n"
+        );
+        let config = read(Server::Knot, &knot);
+        assert_eq!((&config.zones[0].allow_transfer, notes(&config).len()), (&who, count), "{first}");
+    }
+    let bind = "zone \"a\" { type primary; file \"a\"; notify no; allow-transfer port 853 transport tls { any; }; };";
+    let config = read(Server::Bind, bind);
+    assert_eq!(config.zones[0].allow_transfer.as_deref(), Some(&[][..]));
+}
+
+#[test]
+fn a_zone_is_signed_if_it_was_whoever_says_so() {
+    let bind = |options: &str, zone: &str| {
+        let text = format!(
+            "options {{ {options} }};\nzone \"a\" {{ type primary; file \"/a\"; notify no; {zone} }};"
+        );
+        read(Server::Bind, &text).zones[0].dnssec
+    };
+    assert!(bind("", "dnssec-policy default;") && bind("dnssec-policy default;", ""));
+    assert!(!bind("", "") && !bind("dnssec-policy default;", "dnssec-policy none;"));
+    assert!(!bind("", "dnssec-policy insecure;"));
+    let knot = |word: &str| {
+        read(Server::Knot, &format!("zone:\n  - domain: a\n    dnssec-signing: {word}\n")).zones[0].dnssec
+    };
+    assert!(knot("on") && knot("True") && !knot("off") && !knot("false"));
+}
+
+#[test]
+fn options_of_all_zones_hold_for_each() {
+    let text = "options { notify no; also-notify { 192.0.2.99; }; };\n\
+                zone \"a\" { type primary; file \"/a\"; };\nzone \"b\" { type primary; file \"/b\"; notify explicit; };";
+    let zones = read(Server::Bind, text).zones;
+    assert_eq!((zones[0].notify.len(), &zones[1].notify), (0, &strings(["192.0.2.99"])));
+}

@@ -165,6 +165,6 @@ fn published() -> Arc<ArcSwap<Published>> {
         settings,
         transfers: Arc::default(),
         guard: Some(Arc::new(guard())),
-        log: Some(AnswerLog::new(1, 1 << 16, || 0)), // Which nobody reads: it is full soon.
+        log: Some(AnswerLog::new(1, 1 << 16, || 0).0), // Which nobody reads: it is full soon.
     }))
 }

@@ -1,12 +1,12 @@
 //! The query log of `sidestep dns serve`: lines of JSON, and dnstap for programs that none of us wrote.
 
-use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use lab::{Child, Directory, Zone};
 use rustix::process::Signal;
+use socket2::{Domain, SockAddr, Socket, Type};
 use tests::{Dig, Serving, Transport};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -148,26 +148,68 @@ fn a_program_at_a_socket_gets_dnstap_when_it_comes_and_after_it_came_back() {
     stop(&mut server);
 }
 
+/// It takes connections and says nothing, or does not even take them.
 #[test]
 fn a_program_that_takes_nothing_holds_nobody_up() {
-    let directory = Directory::new().unwrap();
-    let socket = directory.path().join("tap.sock");
-    let listener = UnixListener::bind(&socket).unwrap();
-    let mut server = start(&format!("[query-log]\nsocket = \"{}\"", socket.display()));
-    for _ in 0..20 {
-        let dig = Dig::ask(server.v4, Transport::Udp, &["example.com", "SOA"]);
-        assert_eq!(dig.status(), "NOERROR");
+    for backlog in [128, 0] {
+        let directory = Directory::new().unwrap();
+        let socket = directory.path().join("tap.sock");
+        let listener = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        listener.bind(&SockAddr::unix(&socket).unwrap()).unwrap();
+        listener.listen(backlog).unwrap();
+        let waiting: Vec<_> = (0..2).filter_map(|_| connect_without_waiting(&socket)).collect();
+        let mut server = start(&format!("[query-log]\nsocket = \"{}\"", socket.display()));
+        for transport in [Transport::Udp, Transport::Tcp].repeat(10) {
+            let dig = Dig::ask(server.v4, transport, &["example.com", "SOA", "+time=5"]);
+            assert_eq!(dig.status(), "NOERROR", "{transport:?}");
+        }
+        stop(&mut server);
+        drop((listener, waiting));
     }
+}
+
+fn connect_without_waiting(path: &Path) -> Option<Socket> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None).unwrap();
+    socket.connect(&SockAddr::unix(path).unwrap()).ok().map(|()| socket)
+}
+
+#[test]
+fn a_disk_that_was_full_leaves_a_file_that_can_be_read() {
+    // A limit of the size of files stands for the disk; the signal that comes with it is ignored (setrlimit(2)).
+    let directory = Directory::new().unwrap();
+    let zone = Zone::sample().file.display().to_string();
+    let text =
+        format!("[query-log]\nfile = \"queries.tap\"\nformat = \"dnstap\"\n[[zone]]\nfile = \"{zone}\"\n");
+    let config = directory.write("dns.toml", &text).unwrap().display().to_string();
+    let by = ["env", "--ignore-signal=XFSZ", "prlimit", "--fsize=5000:unlimited"];
+    let mut server = Serving::start_by(&by, directory, &["--config", &config], &[]);
+    let ask = || Dig::ask(server.v4, Transport::Udp, &["example.com", "SOA"]);
+    until("the end of the file", || {
+        ask();
+        server.counter("query_log_lost") > 0
+    });
+    let pid = server.process.pid().to_string();
+    assert!(Command::new("prlimit").args(["--pid", &pid, "--fsize=unlimited"]).status().unwrap().success());
+    until("the log to go on", || {
+        ask();
+        server.process.output().contains("the query log goes on")
+    });
+    (0..5).for_each(|_| drop(ask()));
+    let file = server.directory.path().join("queries.tap");
     stop(&mut server);
-    drop(listener);
+    let read = read_dnstap(&file);
+    assert!(read.len() > 30 && read.iter().all(|line| line.contains("example.com/IN/SOA")), "{read:?}");
 }
 
 #[test]
 fn a_log_that_cannot_be_written_is_an_error_at_the_start() {
     let directory = Directory::new().unwrap();
+    let pipe = directory.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let zone = Zone::sample().file.display().to_string();
     for (log, said) in [
         ("query-log = \"/nowhere/queries.json\"", "query-log: /nowhere/queries.json: No such file"),
+        ("query-log = \"pipe\"", "No such device or address"),
         ("[query-log]\nformat = \"json\"", "query-log: \"\" is not either a file or a socket"),
     ] {
         let text = format!("{log}\n[[zone]]\nfile = \"{zone}\"\n");

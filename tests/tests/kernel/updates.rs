@@ -17,7 +17,12 @@ fn update(server: SocketAddr, client: usize) {
         (0..UPDATES).map(|number| format!("update add c{client}-{number}.up.test 60 A 192.0.2.9\nsend\n"));
     let script =
         format!("server {} {}\nzone up.test\n{}", server.ip(), server.port(), lines.collect::<String>());
-    let mut nsupdate = Command::new("nsupdate").stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut nsupdate = Command::new("nsupdate")
+        .args(["-u", "60"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     nsupdate.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
     let output = nsupdate.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

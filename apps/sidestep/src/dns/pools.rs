@@ -23,7 +23,7 @@ pub(crate) struct Pools {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PoolSpec {
     pub(crate) name: Arc<str>,
-    pub(crate) names: Vec<NameBuf>,
+    pub(crate) names: BTreeSet<NameBuf>,
     pub(crate) answers: Option<usize>,
     pub(crate) weights: BTreeMap<IpAddr, u32>,
     pub(crate) check: Option<CheckSpec>,

@@ -17,8 +17,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use dns_log::AnswerLog;
 use dns_log::dnstap::Role;
+use dns_log::{AnswerLog, Reader};
 
 pub(crate) use self::config::{QueryLogOption, QueryLogSpec};
 use self::sink::{FileId, Sink};
@@ -51,11 +51,12 @@ impl QueryLog {
     pub(crate) fn start(spec: &QueryLogSpec, role: Role) -> anyhow::Result<QueryLog> {
         let sink = Sink::open(spec, role).with_context(|| format!("query-log: {}", spec.place))?;
         let file = sink.file();
-        let answers = AnswerLog::new(spec.sample, WAITING_MAX, unix_ns);
+        let (answers, reader) = AnswerLog::new(spec.sample, WAITING_MAX, unix_ns);
         let orders = Arc::new(Orders::default());
         let (of_thread, told) = (Arc::clone(&answers), Arc::clone(&orders));
         let thread = std::thread::Builder::new().name("query log".to_owned());
-        let thread = thread.spawn(move || write(&of_thread, &told, sink)).context("starting a thread")?;
+        let thread =
+            thread.spawn(move || write(reader, &of_thread, &told, sink)).context("starting a thread")?;
         Ok(QueryLog { spec: spec.clone(), file, answers, orders, thread: Some(thread) })
     }
 
@@ -103,11 +104,11 @@ impl Drop for QueryLog {
 }
 
 /// Writes what is noted until it is to stop.
-fn write(answers: &AnswerLog, orders: &Orders, mut sink: Sink) {
+fn write(mut reader: Reader, answers: &AnswerLog, orders: &Orders, mut sink: Sink) {
     loop {
         // Asked before the last look at the rings.
         let is_last = orders.stop.load(Ordering::SeqCst);
-        let found = answers.drain(|entry| sink.write(entry, answers));
+        let found = reader.drain(|entry| sink.write(entry, answers));
         sink.flush(answers);
         if let Some(next) = orders.next.lock().unwrap_or_else(PoisonError::into_inner).take() {
             std::mem::replace(&mut sink, next).finish(answers);
@@ -118,7 +119,7 @@ fn write(answers: &AnswerLog, orders: &Orders, mut sink: Sink) {
         if found {
             std::thread::sleep(GATHER);
         } else {
-            answers.sleep(SLEEP_MAX);
+            reader.sleep(SLEEP_MAX);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use dns_log::dnstap::{CONTENT_TYPE, Role, encode};
 use dns_log::{AnswerLog, Entry, frames};
+use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::config::{Form, Place, QueryLogSpec};
 use super::line::Line;
@@ -48,9 +50,16 @@ pub(super) struct Sink {
 }
 
 enum Output {
-    Lines(BufWriter<File>),
-    Frames(BufWriter<File>),
+    Lines(WholeFile),
+    Frames(WholeFile),
     Reader(Reader),
+}
+
+/// A file that ends with a whole line or frame, whatever becomes of a write.
+struct WholeFile {
+    file: BufWriter<File>,
+    /// Octets up to the end of the last one that is known to be there.
+    good: u64,
 }
 
 /// How answers become frames.
@@ -71,11 +80,12 @@ impl Sink {
     /// Opens what `spec` names. A socket that nobody listens at is tried again later.
     pub(super) fn open(spec: &QueryLogSpec, role: Role) -> io::Result<Sink> {
         let output = match (&spec.place, spec.form) {
-            (Place::File(path), Form::Json) => Output::Lines(BufWriter::new(append_to(path)?)),
+            (Place::File(path), Form::Json) => Output::Lines(WholeFile::open(path)?),
             (Place::File(path), Form::Dnstap) => {
                 keep_old(path)?;
-                let mut file = BufWriter::new(append_to(path)?);
-                frames::start(&mut file, CONTENT_TYPE)?;
+                let mut file = WholeFile::open(path)?;
+                frames::start(&mut file.file, CONTENT_TYPE)?;
+                file.flush()?;
                 Output::Frames(file)
             }
             (Place::Socket(path), _) => {
@@ -90,7 +100,7 @@ impl Sink {
     pub(super) fn file(&self) -> Option<FileId> {
         match &self.output {
             Output::Lines(file) | Output::Frames(file) => {
-                file.get_ref().metadata().ok().map(|metadata| FileId::of(&metadata))
+                file.file.get_ref().metadata().ok().map(|metadata| FileId::of(&metadata))
             }
             Output::Reader(_) => None,
         }
@@ -100,8 +110,8 @@ impl Sink {
     pub(super) fn write(&mut self, entry: &Entry<'_>, log: &AnswerLog) {
         self.pending += 1;
         let outcome = match &mut self.output {
-            Output::Lines(file) => write_line(file, entry),
-            Output::Frames(file) => frames::write(file, &self.frames.encode(entry)),
+            Output::Lines(file) => write_line(&mut file.file, entry),
+            Output::Frames(file) => frames::write(&mut file.file, &self.frames.encode(entry)),
             Output::Reader(reader) => reader.write(|| self.frames.encode(entry)),
         };
         self.settle(outcome, log);
@@ -113,6 +123,9 @@ impl Sink {
             Output::Lines(file) | Output::Frames(file) => file.flush(),
             Output::Reader(reader) => reader.flush(),
         };
+        if outcome.is_ok() && self.pending > 0 && std::mem::take(&mut self.has_failed) {
+            log::info!("the query log goes on");
+        }
         self.settle(outcome, log);
         self.pending = 0;
     }
@@ -122,7 +135,7 @@ impl Sink {
         self.flush(log);
         let outcome = match &mut self.output {
             Output::Lines(_) => Ok(()),
-            Output::Frames(file) => frames::stop(file),
+            Output::Frames(file) => frames::stop(&mut file.file),
             Output::Reader(reader) => reader.finish(),
         };
         self.settle(outcome, log);
@@ -135,11 +148,32 @@ impl Sink {
         if !std::mem::replace(&mut self.has_failed, true) {
             log::error!("the query log has gaps from now on: {error}");
         }
-        // What could not be written is not tried again: a part of it may be there.
-        if let Output::Lines(file) | Output::Frames(file) = &mut self.output
-            && let Ok(same) = file.get_ref().try_clone()
-        {
-            drop(std::mem::replace(file, BufWriter::new(same)).into_parts());
+        if let Output::Lines(file) | Output::Frames(file) = &mut self.output {
+            file.take_back();
+        }
+    }
+}
+
+impl WholeFile {
+    fn open(path: &Path) -> io::Result<WholeFile> {
+        let file = append_to(path)?;
+        let good = file.metadata()?.len();
+        Ok(WholeFile { file: BufWriter::new(file), good })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if !self.file.buffer().is_empty() {
+            self.file.flush()?;
+        }
+        self.good = self.file.get_ref().metadata()?.len();
+        Ok(())
+    }
+
+    /// Takes back what was written since, after an error: what follows half of a frame cannot be read.
+    fn take_back(&mut self) {
+        if let Ok(same) = self.file.get_ref().try_clone() {
+            let _ = same.set_len(self.good); // A device has no length.
+            drop(std::mem::replace(&mut self.file, BufWriter::new(same)).into_parts());
         }
     }
 }
@@ -156,8 +190,9 @@ impl Reader {
     fn write(&mut self, frame: impl FnOnce() -> Vec<u8>) -> io::Result<()> {
         let now = Instant::now();
         if self.stream.is_none() && self.tried.is_none_or(|tried| now.duration_since(tried) >= PAUSE) {
-            self.tried = Some(now);
-            self.stream = Some(connect(&self.path)?);
+            let connected = connect(&self.path);
+            self.tried = Some(Instant::now()); // A reader that says nothing is not asked all the time.
+            self.stream = Some(connected?);
             log::info!("the query log goes to {}", self.path.display());
         }
         let stream = self.stream.as_mut().ok_or(io::ErrorKind::NotConnected)?;
@@ -182,7 +217,11 @@ impl Reader {
 }
 
 fn connect(path: &Path) -> io::Result<BufWriter<UnixStream>> {
-    let mut stream = UnixStream::connect(path)?;
+    // Where too many wait already, that is an error, and not one more who waits.
+    let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+    socket.connect(&SockAddr::unix(path)?)?;
+    socket.set_nonblocking(false)?;
+    let mut stream = UnixStream::from(OwnedFd::from(socket));
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     frames::start_with_reader(&mut stream, CONTENT_TYPE)?;
@@ -196,7 +235,9 @@ fn write_line(file: &mut impl Write, entry: &Entry<'_>) -> io::Result<()> {
 }
 
 fn append_to(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(OWNER_ONLY).open(path)
+    // A pipe that nobody reads is an error, and waits for nobody.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    OpenOptions::new().append(true).create(true).mode(OWNER_ONLY).custom_flags(flags).open(path)
 }
 
 /// A file of frames has one beginning: an older one gets the time behind its name.

@@ -163,8 +163,11 @@ struct Checks {
 impl Checks {
     fn run(mut self) {
         let mut events = Events::with_capacity(RUNNING_MAX);
+        let mut is_told = true;
         loop {
-            self.take_wanted();
+            if is_told {
+                self.take_wanted();
+            }
             self.begin();
             let deadlines = self.probes.values().map(|running| running.ends).chain(self.watches.deadline());
             let now = self.clock.now();
@@ -176,6 +179,7 @@ impl Checks {
                 log::error!("hosts are not checked any more: {error}");
                 return;
             }
+            is_told = events.iter().any(|event| event.token() == WAKER);
             for event in events.iter().filter(|event| event.token() != WAKER) {
                 let Token(token) = event.token();
                 if let Some(outcome) = self.probes.get_mut(&token).and_then(|running| running.probe.go_on()) {
