@@ -1,5 +1,6 @@
 //! What every configuration becomes.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
 use crate::Place;
@@ -21,8 +22,8 @@ pub struct Config {
     pub zones: Vec<Zone>,
     /// Zones from other servers.
     pub secondaries: Vec<Secondary>,
-    /// What did not come along.
-    pub notes: Vec<Note>,
+    /// What did not come along, by file and line.
+    pub notes: BTreeSet<Note>,
 }
 
 /// A key.
@@ -75,7 +76,7 @@ pub struct Secondary {
 }
 
 /// Something that has no counterpart, or another one than a reader may think.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Note {
     place: Place,
     what: String,
@@ -88,12 +89,9 @@ impl fmt::Display for Note {
 }
 
 impl Config {
-    /// Notes something, but the same about the same place once.
+    /// Notes something.
     pub(crate) fn note(&mut self, place: &Place, what: impl Into<String>) {
-        let note = Note { place: place.clone(), what: what.into() };
-        if !self.notes.contains(&note) {
-            self.notes.push(note);
-        }
+        self.notes.insert(Note { place: place.clone(), what: what.into() });
     }
 
     /// The configuration file of Sidestep. What did not come along stands in comments at its beginning.

@@ -61,16 +61,22 @@ fn get(address: &str, path: &str) -> (u16, String) {
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
-#[test]
-fn prometheus_gets_the_counters_of_all_programs_and_health_is_that_one_answers() {
-    let server = Serving::start(&Zone::sample().file, &[]);
-    ask(&server);
+/// The metrics of a server, and where they are.
+fn metrics(server: &Serving) -> (Child, String) {
     let control = server.directory.path().join("control.sock").display().to_string();
     let mut command = Command::new(sidestep_binary());
     command.args(["metrics", "--listen", "127.0.0.1:0", "--control", &control]);
     let mut metrics = Child::spawn("metrics", &mut command).unwrap();
     let ready = metrics.wait_for_line("ready: metrics at http://", PATIENCE).unwrap();
     let address = ready.split("http://").nth(1).unwrap().trim_end_matches("/metrics").to_owned();
+    (metrics, address)
+}
+
+#[test]
+fn prometheus_gets_the_counters_of_all_programs_and_health_is_that_one_answers() {
+    let server = Serving::start(&Zone::sample().file, &[]);
+    ask(&server);
+    let (_metrics, address) = metrics(&server);
     let (status, text) = get(&address, "/metrics");
     let pid = server.process.pid();
     assert_eq!(status, 200, "{text}");
@@ -126,12 +132,7 @@ fn the_dashboard_shows_metrics_that_servers_have() {
     socket.send_to(b"short", server.v4).unwrap();
     let query = lab::message::query(1, "mail.example.com", lab::message::A);
     (0..100).for_each(|_| assert!(socket.send_to(&query, server.v4).is_ok()));
-    let control = server.directory.path().join("control.sock").display().to_string();
-    let mut command = Command::new(sidestep_binary());
-    command.args(["metrics", "--listen", "127.0.0.1:0", "--control", &control]);
-    let mut metrics = Child::spawn("metrics", &mut command).unwrap();
-    let ready = metrics.wait_for_line("ready: metrics at http://", PATIENCE).unwrap();
-    let address = ready.split("http://").nth(1).unwrap().trim_end_matches("/metrics").to_owned();
+    let (_metrics, address) = metrics(&server);
     let (_, text) = get(&address, "/metrics");
     // Nothing here fails so badly.
     let never = ["sidestep_dns_responses_SERVFAIL"];

@@ -16,6 +16,7 @@ use dns_transfer::Slots;
 use dns_wire::NameBuf;
 use engine::EngineHandle;
 use log::LevelFilter;
+use observe::ControlSocket;
 use signal_hook::consts::SIGHUP;
 
 use super::answer_log::QueryLog;
@@ -31,7 +32,7 @@ use super::notify::Notifier;
 use super::options::{ResponderKind, Serve};
 use super::orders::SharedStates;
 use super::reload::Reloads;
-use super::secondary::Notice;
+use super::secondary::{Notice, Prepared};
 use super::stats;
 use super::tcp::{self, TcpHandle};
 use super::transfers::SecondarySpec;
@@ -62,18 +63,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     let taken = taken(&config, &loaded);
     let prepared = secondary::prepare(&config.transfers.secondaries, &config.transfers.keys, &taken);
     let (notices, heard) = sync_channel(secondary::NOTICES_MAX);
-    let mut query_log = None;
-    QueryLog::follow(&mut query_log, config.query_log.as_ref(), Role::Authority)?;
-    let shared = Shared {
-        query_log,
-        slots: Slots::new(config.transfers.max),
-        secondaries: prepared.iter().map(|zone| (origin_of(&zone.version), zone.version.clone())).collect(),
-        members: secondary::members(&prepared),
-        catalog: config.transfers.catalog.as_ref().and_then(|spec| spec.next(&loaded, None)),
-        notices,
-        chance: Chance::draw()?,
-        updates: events.updates(),
-    };
+    let shared = Shared::new(&config, &loaded, &prepared, notices, events.updates())?;
     let published = Arc::new(ArcSwap::from_pointee(publication(&config, &loaded, &shared)));
 
     let admission = Admission::new(descriptors::fit(config.tcp, &config.device, descriptors));
@@ -83,12 +73,14 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     let over_tls = start_encrypted(over_tls, &published)?;
     let devices = Devices::open(&config, bound, &handles, tcp.as_ref().map(|tcp| &tcp.handle))?;
     let (states, health) = (SharedStates::default(), Health::default());
+    let of_engines = engines.iter().flat_map(|engine| &engine.counters);
+    let of_tcp = tcp.iter().map(|tcp| &tcp.counters);
     let sources = stats::Sources {
-        responders: {
-            let of_engines = engines.iter().flat_map(|engine| &engine.counters);
-            let of_tcp = tcp.iter().map(|tcp| &tcp.counters);
-            of_engines.chain(of_tcp).chain(over_tls.iter().map(|(_, counters)| counters)).cloned().collect()
-        },
+        responders: of_engines
+            .chain(of_tcp)
+            .chain(over_tls.iter().map(|(_, counters)| counters))
+            .cloned()
+            .collect(),
         encrypted: over_tls.as_ref().map(|(server, _)| server.admission()),
         admission: tcp.as_ref().map(|_| Arc::clone(&admission)),
         engines: handles.clone(),
@@ -99,12 +91,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         health: health.clone(),
         orders: events.orders(),
     };
-    // A server that nobody can look at serves all the same.
-    let control_socket = stats::serve(config.control.as_deref(), sources)
-        .inspect_err(|error| {
-            log::warn!("control socket unavailable, so tools cannot find this server: {error:#}")
-        })
-        .ok();
+    let control_socket = open_control_socket(&config, sources);
 
     if !prepared.is_empty() {
         let channel = (shared.notices.clone(), heard);
@@ -146,6 +133,15 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     drain(devices, engines, tcp);
     drop(log); // It has the last answers now.
     Ok(ExitCode::SUCCESS)
+}
+
+/// A server that nobody can look at serves all the same.
+fn open_control_socket(config: &Config, sources: stats::Sources) -> Option<ControlSocket> {
+    let opened = stats::serve(config.control.as_deref(), sources);
+    let told = opened.inspect_err(|error| {
+        log::warn!("control socket unavailable, so tools cannot find this server: {error:#}");
+    });
+    told.ok()
 }
 
 /// What is served at first; `None` if the server is to end before it has it.
@@ -201,6 +197,31 @@ pub(crate) struct Shared {
     pub(crate) notices: SyncSender<Notice>,
     /// For cookies, and for the tables of rates.
     pub(crate) chance: Chance,
+}
+
+impl Shared {
+    /// What a server begins with; its query log is open then.
+    fn new(
+        config: &Config,
+        loaded: &Loaded,
+        secondaries: &[Prepared],
+        notices: SyncSender<Notice>,
+        updates: Queue,
+    ) -> anyhow::Result<Shared> {
+        let mut query_log = None;
+        QueryLog::follow(&mut query_log, config.query_log.as_ref(), Role::Authority)?;
+        let version = |zone: &Prepared| (origin_of(&zone.version), zone.version.clone());
+        Ok(Shared {
+            slots: Slots::new(config.transfers.max),
+            secondaries: secondaries.iter().map(version).collect(),
+            catalog: config.transfers.catalog.as_ref().and_then(|spec| spec.next(loaded, None)),
+            members: secondary::members(secondaries),
+            query_log,
+            updates,
+            notices,
+            chance: Chance::draw()?,
+        })
+    }
 }
 
 /// The name of a zone.
