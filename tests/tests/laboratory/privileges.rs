@@ -68,11 +68,12 @@ impl<'lab> Unprivileged<'lab> {
         count.map_or(0, |count| count.parse().unwrap())
     }
 
-    /// Checks of every thread that it is nobody's and has these capabilities.
+    /// Checks of every thread that it is nobody's and has these capabilities. A thread may end while the others
+    /// are read: it has no status any more.
     fn assert_privileges(&self, capabilities: u64) {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.process.pid())).unwrap();
         let statuses: Vec<String> =
-            tasks.map(|task| fs::read_to_string(task.unwrap().path().join("status")).unwrap()).collect();
+            tasks.filter_map(|task| fs::read_to_string(task.unwrap().path().join("status")).ok()).collect();
         assert!(statuses.len() > 1, "{statuses:?}");
         let mask = format!("{capabilities:016x}");
         let none = format!("{:016x}", 0);
