@@ -78,6 +78,9 @@ pub struct Config {
     /// Segments for connections that have just left which wait for [`Stack::next_late_segment`](crate::Stack::next_late_segment), a
     /// packet's memory each; more are ignored, and with 0, the default, all are.
     pub late_segments_max: usize,
+    /// Flows whose segments may be of a connection of another stack, and wait for [`Stack::next_stray`](crate::Stack::next_stray) or were
+    /// asked for a moment ago; senders beyond that are reset at once, and with 0, the default, all are.
+    pub strays_max: usize,
     /// Records of the trace ring, rounded up to a power of two; 32 octets each.
     pub trace_records: usize,
 }
@@ -115,6 +118,7 @@ impl Default for Config {
             path_mtu_probing: PathMtuProbing::default(),
             path_mtu_min: 552,
             late_segments_max: 0,
+            strays_max: 0,
             trace_records: 4096,
         }
     }

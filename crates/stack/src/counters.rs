@@ -189,6 +189,10 @@ counters! {
     departed_ignored => "SidestepDepartedIgnored",
     /// Segments of a connection that has just left, kept for its new owner.
     departed_late => "SidestepDepartedLate",
+    /// Segments of no connection here that others were asked about.
+    strays => "SidestepStrays",
+    /// Segments that came behind those.
+    strays_ignored => "SidestepStraysIgnored",
     /// UDP datagrams delivered.
     udp_in_datagrams => "UdpInDatagrams",
     /// UDP datagrams to a port without a socket.

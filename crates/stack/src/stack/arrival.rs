@@ -16,11 +16,13 @@ use crate::time_wait::{SegmentSummary, TimeWaitVerdict};
 
 /// What handles a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whose {
+pub(super) enum Whose {
     /// This stack, which has done so.
     Ours,
     /// The new owner of its connection, which has left.
     Departed,
+    /// Nobody's, as far as this stack knows.
+    Unknown,
 }
 
 impl Stack {
@@ -58,8 +60,11 @@ impl Stack {
         if is_opening(&segment) && !self.sources.allow(arrival.link, &arrival.header, ip.source()) {
             return Err(DropReason::SourceUnexpected);
         }
-        if self.on_segment(key, &segment, arrival, now) == Whose::Departed {
-            self.on_late_segment(&key, segment.flags, ip.payload());
+        let hop = Hop { link: arrival.link, header: arrival.header.reversed() };
+        match self.on_segment(key, &segment, hop, now) {
+            Whose::Ours => {}
+            Whose::Departed => self.on_late_segment(&key, segment.flags, ip.payload()),
+            Whose::Unknown => self.on_stranger(key, hop, &segment, ip.payload(), now),
         }
         if self.saves_syns && is_opening(&segment) {
             self.save_syn(&key, packet, ip);
@@ -67,8 +72,7 @@ impl Stack {
         Ok(())
     }
 
-    fn on_segment(&mut self, key: FlowKey, segment: &Segment<'_>, arrival: &Arrival, now: Instant) -> Whose {
-        let hop = Hop { link: arrival.link, header: arrival.header.reversed() };
+    fn on_segment(&mut self, key: FlowKey, segment: &Segment<'_>, hop: Hop, now: Instant) -> Whose {
         let hash = self.flows.hash_of(&key);
         match self.find_flow(hash, &key) {
             Some(place) if place & HALF_OPEN != 0 => {
@@ -137,10 +141,12 @@ impl Stack {
         }
         match self.find_listener(&key) {
             Some(listener) => self.on_listener_segment(listener, key, hop, segment, least_iss, now),
-            None if self.has_left_listener(key.local(), now) => self.shared.counters.departed_ignored += 1,
-            None => self.reset_peer(key, hop, segment),
+            None if self.has_left_listener(key.local(), now) => {
+                self.shared.counters.departed_ignored += 1;
+                Whose::Ours
+            }
+            None => Whose::Unknown,
         }
-        Whose::Ours
     }
 
     fn ask_time_wait(

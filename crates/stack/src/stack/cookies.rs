@@ -1,5 +1,6 @@
 //! Connections from SYN cookies, without state about the SYN (RFC 4987, 3.6).
 
+use super::arrival::Whose;
 use super::{ListenerId, Stack};
 use crate::flow_table::FlowKey;
 use crate::path::Hop;
@@ -56,20 +57,20 @@ impl Stack {
         hop: Hop,
         segment: &Segment<'_>,
         now: Instant,
-    ) {
+    ) -> Whose {
         let irs = segment.seq - 1;
         let cookie = segment.ack - 1;
         let Some(mss) = self.cookies.check(&key, irs, cookie, now) else {
             self.shared.counters.syncookies_failed += 1;
-            return self.reset_peer(key, hop, segment);
+            return Whose::Unknown;
         };
         if self.listeners.get(id).is_none_or(|listener| listener.is_full()) {
             self.shared.counters.listen_overflows += 1;
-            return;
+            return Whose::Ours;
         }
         self.shared.counters.syncookies_recv += 1;
         let Some(options) = self.listeners.get(id).map(|listener| Arc::clone(&listener.options)) else {
-            return;
+            return Whose::Ours;
         };
         let mut agreement = self.agree(&key, segment, &options, now);
         agreement.restore_from_cookie(irs, cookie, mss, &segment.options, scale_for(receive_limit(&options)));
@@ -80,5 +81,6 @@ impl Stack {
             self.on_connection_segment(connection, hop, segment, now);
             self.offer_to_accept(id, connection);
         }
+        Whose::Ours
     }
 }

@@ -1,12 +1,12 @@
 //! Moving connections to another stack or the kernel, and from another stack.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use clock::{Duration, Instant};
 
+use super::recent_flows::RecentFlows;
 use super::{ConnectionId, ListenerId, Stack};
-use crate::flow_table::{FlowKey, FlowTable};
+use crate::flow_table::FlowKey;
 use crate::path::Hop;
 use crate::tcp::{Connection, DetachError, Detached, Fate, Origin};
 
@@ -14,6 +14,11 @@ use crate::tcp::{Connection, DetachError, Detached, Fate, Origin};
 const IGNORED_FOR: Duration = Duration::from_secs(3);
 /// Flows remembered as having left; the oldest makes room.
 const DEPARTED_MAX: usize = 1 << 16;
+
+/// Flows that have left a moment ago.
+pub(super) fn departed(key: [u64; 2]) -> RecentFlows {
+    RecentFlows::new(DEPARTED_MAX, IGNORED_FOR, key)
+}
 
 /// Why a connection was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,124 +167,5 @@ impl Stack {
         self.flows.remove(hash, id.index());
         self.departed.insert(hash, connection.key, now);
         connection.release(&mut self.shared);
-    }
-}
-
-/// Flows that have left a moment ago, in the order in which they did.
-#[derive(Debug)]
-pub(super) struct Departed {
-    /// From a flow to how many left before it, modulo 2^32.
-    index: FlowTable,
-    flows: VecDeque<(FlowKey, Instant)>,
-    /// How many have been forgotten.
-    forgotten: u32,
-}
-
-impl Departed {
-    /// `key` is that of the table that makes the hashes passed in.
-    pub(super) fn new(key: [u64; 2]) -> Departed {
-        Departed { index: FlowTable::new(0, key), flows: VecDeque::new(), forgotten: 0 }
-    }
-
-    fn insert(&mut self, hash: u64, flow: FlowKey, now: Instant) {
-        self.expire(now);
-        if self.flows.len() >= DEPARTED_MAX {
-            self.forget_oldest();
-        }
-        self.index.insert(hash, self.forgotten.wrapping_add(self.flows.len() as u32));
-        self.flows.push_back((flow, now));
-    }
-
-    /// Whether the flow left so short a time ago that its packets may still come here.
-    pub(super) fn contains(&mut self, hash: u64, flow: &FlowKey, now: Instant) -> bool {
-        if self.flows.is_empty() {
-            return false;
-        }
-        self.expire(now);
-        let (flows, forgotten) = (&self.flows, self.forgotten);
-        let is_it =
-            |number: u32| flows.get(number.wrapping_sub(forgotten) as usize).is_some_and(|it| it.0 == *flow);
-        self.index.find(hash, is_it).is_some()
-    }
-
-    fn expire(&mut self, now: Instant) {
-        while self.flows.front().is_some_and(|(_, left_at)| now.since(*left_at) >= IGNORED_FOR) {
-            self.forget_oldest();
-        }
-    }
-
-    fn forget_oldest(&mut self) {
-        if let Some((flow, _)) = self.flows.pop_front() {
-            self.index.remove(self.index.hash_of(&flow), self.forgotten);
-            self.forgotten = self.forgotten.wrapping_add(1);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::net::Ipv4Addr;
-
-    use super::*;
-
-    const KEY: [u64; 2] = [1, 2];
-
-    fn flow(number: u32) -> FlowKey {
-        let [a, b, c, d] = number.to_be_bytes();
-        FlowKey::v4(
-            (Ipv4Addr::new(192, 0, 2, 1), 80),
-            (Ipv4Addr::new(198, 51, a, b), u16::from_be_bytes([c, d])),
-        )
-    }
-
-    struct Table(Departed);
-
-    impl Table {
-        fn insert(&mut self, number: u32, now: Instant) {
-            let hash = self.0.index.hash_of(&flow(number));
-            self.0.insert(hash, flow(number), now);
-        }
-
-        fn contains(&mut self, number: u32, now: Instant) -> bool {
-            let hash = self.0.index.hash_of(&flow(number));
-            self.0.contains(hash, &flow(number), now)
-        }
-    }
-
-    #[test]
-    fn a_flow_is_remembered_for_three_seconds() {
-        let mut table = Table(Departed::new(KEY));
-        let start = Instant::from_nanos(1);
-        table.insert(1, start);
-        table.insert(2, start + Duration::from_secs(2));
-        assert!(table.contains(1, start + Duration::from_millis(2999)));
-        assert!(!table.contains(1, start + Duration::from_secs(3)));
-        assert!(table.contains(2, start + Duration::from_secs(3)));
-        assert!(!table.contains(3, start));
-        assert!(!table.contains(2, start + Duration::from_secs(5)));
-        assert!(table.0.index.is_empty() && table.0.flows.is_empty());
-    }
-
-    #[test]
-    fn the_oldest_makes_room() {
-        let mut table = Table(Departed::new(KEY));
-        let now = Instant::from_nanos(1);
-        table.0.forgotten = u32::MAX - 5; // Numbers wrap.
-        for number in 0..=DEPARTED_MAX as u32 {
-            table.insert(number, now);
-        }
-        assert!(!table.contains(0, now));
-        assert!(table.contains(1, now) && table.contains(DEPARTED_MAX as u32, now));
-        assert_eq!(table.0.index.len(), DEPARTED_MAX);
-    }
-
-    #[test]
-    fn a_flow_that_left_twice_is_remembered_since_the_second_time() {
-        let mut table = Table(Departed::new(KEY));
-        let start = Instant::from_nanos(1);
-        table.insert(1, start);
-        table.insert(1, start + Duration::from_secs(2));
-        assert!(table.contains(1, start + Duration::from_secs(4)));
-        assert!(!table.contains(1, start + Duration::from_secs(6)));
     }
 }

@@ -12,9 +12,11 @@ mod late;
 pub(crate) mod link_queues;
 mod listeners;
 mod passive;
+mod recent_flows;
 mod replies;
 mod saved_syn;
 mod starvation;
+mod strays;
 mod tcp_calls;
 mod udp_calls;
 mod udp_packets;
@@ -47,13 +49,15 @@ use crate::trace::TraceRing;
 use crate::udp::{Udp, UdpId};
 
 pub use departure::AttachError;
-use departure::Departed;
 use held_acks::HeldAcks;
 pub use late::LateSegment;
 use late::LateSegments;
 use link_queues::LinkQueues;
+use recent_flows::RecentFlows;
 use replies::Replies;
 use starvation::Starved;
+pub use strays::Stray;
+use strays::Strays;
 pub use tcp_calls::{Connect, ConnectError, ListenError};
 
 /// Names a connection.
@@ -178,12 +182,14 @@ pub struct Stack {
     fast_open_server: FastOpenServer,
     replies: Replies,
     /// Flows of connections that have just left.
-    departed: Departed,
+    departed: RecentFlows,
     sources: Sources,
     /// Listeners that have just been left to others.
     left_listeners: Vec<(Listener, Instant)>,
     /// Segments for connections that have left, for their new owners.
     late: LateSegments,
+    /// Segments that other stacks may know.
+    strays: Strays,
     /// Connections with something to send, each once.
     ready: LinkQueues<u32>,
     held_acks: HeldAcks,
@@ -225,10 +231,11 @@ impl Stack {
             cookies_sent_at: None,
             fast_open_server: FastOpenServer::new(key(4)),
             replies: Replies::default(),
-            departed: Departed::new(key(0)),
+            departed: departure::departed(key(0)),
             sources: Sources::default(),
             left_listeners: Vec::new(),
             late: LateSegments::new(),
+            strays: Strays::new(config.strays_max, key(0)),
             ready: LinkQueues::default(),
             held_acks: HeldAcks::default(),
             starved: Starved::default(),

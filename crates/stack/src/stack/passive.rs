@@ -1,6 +1,6 @@
 //! Passive opens: SYN, SYN-ACK, ACK (RFC 9293, 3.10.7.2; RFC 4987; RFC 7413).
 
-use super::arrival::is_opening;
+use super::arrival::{Whose, is_opening};
 use super::{ConnectionId, ListenerId, Socket, Stack};
 use crate::config::{EcnMode, SynCookies, TcpOptions};
 use crate::flow_table::FlowKey;
@@ -35,19 +35,17 @@ impl Stack {
         segment: &Segment<'_>,
         least_iss: Option<SeqNum>,
         now: Instant,
-    ) {
-        if segment.has(flag::RST) {
-            return;
-        }
+    ) -> Whose {
         if is_opening(segment) {
-            return self.on_syn(listener, key, hop, segment, least_iss, now);
+            self.on_syn(listener, key, hop, segment, least_iss, now);
+            return Whose::Ours;
         }
-        if segment.has(flag::ACK) && !segment.has(flag::SYN) && self.cookies_are_believed(now) {
+        let is_ack = segment.has(flag::ACK) && !segment.has(flag::RST);
+        if is_ack && !segment.has(flag::SYN) && self.cookies_are_believed(now) {
             return self.on_cookie(listener, key, hop, segment, now);
         }
-        if segment.has(flag::ACK) {
-            self.reset_peer(key, hop, segment);
-        }
+        // What has neither is no answer to anything, and none is due (RFC 9293, 3.10.7.2).
+        if is_ack || segment.has(flag::RST) { Whose::Unknown } else { Whose::Ours }
     }
 
     /// `least_iss` is set if TIME-WAIT of an older connection makes room for this one.

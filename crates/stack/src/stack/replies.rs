@@ -55,17 +55,23 @@ impl Stack {
         Some(Transmit::whole(len, hop))
     }
 
-    /// Answers `segment` by a reset (RFC 9293, 3.10.7.1), unless it is one.
+    /// Answers `segment` by a reset, unless it is one.
     pub(super) fn reset_peer(&mut self, key: FlowKey, hop: Hop, segment: &Segment<'_>) {
-        if segment.has(flag::RST) {
-            return;
+        if let Some(outgoing) = reset_of(segment) {
+            self.replies.push(key, hop, outgoing, &mut self.shared.counters);
         }
-        let outgoing = if segment.has(flag::ACK) {
-            Outgoing { seq: segment.ack, flags: flag::RST, ..Outgoing::default() }
-        } else {
-            let ack = segment.seq + segment.len();
-            Outgoing { seq: SeqNum(0), ack, flags: flag::RST | flag::ACK, ..Outgoing::default() }
-        };
-        self.replies.push(key, hop, outgoing, &mut self.shared.counters);
     }
+}
+
+/// The reset that answers `segment` (RFC 9293, 3.10.7.1), unless it is one.
+pub(super) fn reset_of(segment: &Segment<'_>) -> Option<Outgoing> {
+    if segment.has(flag::RST) {
+        return None;
+    }
+    Some(if segment.has(flag::ACK) {
+        Outgoing { seq: segment.ack, flags: flag::RST, ..Outgoing::default() }
+    } else {
+        let ack = segment.seq + segment.len();
+        Outgoing { seq: SeqNum(0), ack, flags: flag::RST | flag::ACK, ..Outgoing::default() }
+    })
 }

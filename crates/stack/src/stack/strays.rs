@@ -1,0 +1,98 @@
+//! Segments of no connection of this stack that may be of another one's: it serves the same port by other queues, and the peer's packets come by
+//! another queue than before. (Linux chooses another hash when a segment times out, and with it another queue of a veth; so does a NIC whose
+//! indirection table changes.)
+//!
+//! Whoever runs the stack asks around ([`Stack::next_stray`]). The peer is reset if nobody can have the connection ([`Stack::reset_stray`]), and
+//! if it still comes here when whoever has it had time to take care of that.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use clock::{Duration, Instant};
+use wire::tcp::flag;
+
+use super::Stack;
+use super::recent_flows::RecentFlows;
+use super::replies::reset_of;
+use crate::flow_table::FlowKey;
+use crate::path::Hop;
+use crate::segment::Segment;
+use crate::tcp::Outgoing;
+
+/// How long what follows a stray is ignored: a burst may have come with it, and peers send again after 200 ms at the soonest.
+const IGNORED_FOR: Duration = Duration::from_millis(150);
+/// How long it is remembered that somebody was asked.
+const REMEMBERED_FOR: Duration = Duration::from_secs(10);
+
+/// A segment that may be of a connection of another stack.
+#[derive(Clone, Debug)]
+pub struct Stray {
+    /// Our end.
+    pub local: SocketAddr,
+    /// The peer, which sent it.
+    pub remote: SocketAddr,
+    /// The TCP header and what follows, as they came.
+    pub octets: Vec<u8>,
+    key: FlowKey,
+    hop: Hop,
+    /// What its sender is told if nobody knows it.
+    reset: Option<Outgoing>,
+}
+
+/// Strays that were not collected yet, oldest first, and flows that somebody was asked about.
+#[derive(Debug)]
+pub(super) struct Strays {
+    waiting: VecDeque<Stray>,
+    asked: RecentFlows,
+}
+
+impl Strays {
+    /// `key` is that of the table that makes the hashes.
+    pub(super) fn new(max: usize, key: [u64; 2]) -> Strays {
+        Strays { waiting: VecDeque::new(), asked: RecentFlows::new(max, REMEMBERED_FOR, key) }
+    }
+}
+
+impl Stack {
+    /// The oldest segment that somebody else may know, as far as [`Config::strays_max`] allowed to keep it.
+    ///
+    /// [`Config::strays_max`]: crate::Config::strays_max
+    pub fn next_stray(&mut self) -> Option<Stray> {
+        self.strays.waiting.pop_front()
+    }
+
+    /// Nobody has the connection: the peer is told.
+    pub fn reset_stray(&mut self, stray: Stray) {
+        if let Some(reset) = stray.reset {
+            self.replies.push(stray.key, stray.hop, reset, &mut self.shared.counters);
+        }
+    }
+
+    /// A segment belongs to nothing here. A SYN concerns nobody else either. Who sends more than may be asked about is a flood.
+    #[cold]
+    pub(super) fn on_stranger(
+        &mut self,
+        key: FlowKey,
+        hop: Hop,
+        segment: &Segment<'_>,
+        octets: &[u8],
+        now: Instant,
+    ) {
+        let may_be_known = !segment.has(flag::SYN) && self.shared.config.strays_max > 0;
+        if !may_be_known {
+            return self.reset_peer(key, hop, segment);
+        }
+        let (hash, asked) = (self.flows.hash_of(&key), &mut self.strays.asked);
+        match asked.since(hash, &key, now) {
+            Some(at) if now.since(at) < IGNORED_FOR => self.shared.counters.strays_ignored += 1,
+            None if !asked.is_full(now) => {
+                asked.insert(hash, key, now);
+                self.shared.counters.strays += 1;
+                let (local, remote, octets) = (key.local(), key.remote(), octets.to_vec());
+                let stray = Stray { local, remote, octets, key, hop, reset: reset_of(segment) };
+                self.strays.waiting.push_back(stray);
+            }
+            _ => self.reset_peer(key, hop, segment),
+        }
+    }
+}

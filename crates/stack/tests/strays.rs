@@ -1,0 +1,100 @@
+//! Segments of connections that another stack may have, which serves the same port by other queues.
+
+mod common;
+
+use clock::Duration;
+use common::{Pair, SERVER};
+use stack::tcp::{RecvError, Shutdown, TcpError};
+use stack::{Config, ConnectionId, Stack, Stray};
+
+const ASKING: usize = 2;
+
+/// A connection whose packets come to another stack of the server from now on, which listens at the same port.
+fn strayed() -> (Pair, ConnectionId) {
+    let config = || Config { strays_max: ASKING, ..Config::default() };
+    let mut pair = Pair::with(Config::default(), config());
+    let (client, _) = pair.connected();
+    pair.server.stack = Stack::new(config(), [9; 32], pair.now);
+    pair.server.listen(SERVER, 16);
+    (pair, client)
+}
+
+/// The client sends something, and the first copies of it reach the server.
+fn send(pair: &mut Pair, client: ConnectionId) -> Option<Stray> {
+    pair.client.stack.send(client, b"where are you", pair.now).unwrap();
+    pair.run_for(Duration::from_millis(2));
+    pair.server.stack.next_stray()
+}
+
+fn is_reset(pair: &mut Pair, client: ConnectionId) -> bool {
+    pair.client.recv(client, pair.now) == Err(RecvError::Failed(TcpError::Reset))
+}
+
+#[test]
+fn a_stray_is_shown_whole_and_its_sender_hears_nothing() {
+    let (mut pair, client) = strayed();
+    let ends = pair.client.stack.endpoints(client).unwrap();
+    let stray = send(&mut pair, client).unwrap();
+    assert_eq!((stray.remote, stray.local), ends);
+    assert!(stray.octets.ends_with(b"where are you") && stray.octets.len() > 20 + 13, "with its TCP header");
+    pair.run_for(Duration::from_millis(50));
+    assert!(!is_reset(&mut pair, client));
+    assert!(pair.server.stack.next_stray().is_none(), "once");
+}
+
+#[test]
+fn what_follows_a_stray_at_once_is_ignored() {
+    let (mut pair, client) = strayed();
+    send(&mut pair, client).unwrap();
+    pair.client.stack.shutdown(client, Shutdown::Write, pair.now);
+    pair.run_for(Duration::from_millis(2));
+    assert!(pair.server.stack.next_stray().is_none() && !is_reset(&mut pair, client));
+    assert_eq!(pair.server.stack.counters().strays_ignored, 1);
+}
+
+#[test]
+fn a_peer_whom_nobody_knows_is_reset_at_once() {
+    let (mut pair, client) = strayed();
+    let stray = send(&mut pair, client).unwrap();
+    pair.server.stack.reset_stray(stray);
+    pair.run_for(Duration::from_millis(2));
+    assert!(is_reset(&mut pair, client));
+}
+
+#[test]
+fn a_peer_is_reset_when_it_sends_again_and_nobody_has_taken_it() {
+    let (mut pair, client) = strayed();
+    send(&mut pair, client).unwrap();
+    pair.run_for(Duration::from_millis(250)); // The retransmission timeout is 200 ms.
+    assert!(is_reset(&mut pair, client));
+}
+
+#[test]
+fn resets_stray_too_and_are_not_answered() {
+    let (mut pair, client) = strayed();
+    pair.client.stack.abort(client, pair.now);
+    pair.run_for(Duration::from_millis(2));
+    let stray = pair.server.stack.next_stray().unwrap();
+    pair.server.stack.reset_stray(stray);
+    pair.run_for(Duration::from_millis(2));
+    assert_eq!(pair.server.stack.counters().out_rsts, 0);
+}
+
+#[test]
+fn of_a_flood_few_are_asked_about_and_the_others_reset() {
+    let (mut pair, client) = strayed();
+    let mut others = Vec::new();
+    for port in 1..=3 {
+        let local = std::net::SocketAddr::new(common::CLIENT.ip(), 50_000 + port);
+        others.push(pair.client.connect(local, SERVER));
+    }
+    pair.run();
+    let config = Config { strays_max: ASKING, ..Config::default() };
+    pair.server.stack = Stack::new(config, [10; 32], pair.now);
+    pair.server.listen(SERVER, 16);
+    others.push(client);
+    let strays = others.iter().filter(|id| send(&mut pair, **id).is_some()).count();
+    assert_eq!(strays, ASKING);
+    let reset = others.iter().filter(|id| is_reset(&mut pair, **id)).count();
+    assert_eq!(reset, others.len() - ASKING);
+}
