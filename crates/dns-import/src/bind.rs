@@ -106,7 +106,7 @@ impl Import<'_> {
             "acl" | "primaries" | "masters" | "remote-servers" => {}
             "view" => {
                 let name = statement.word(1);
-                self.note(statement, format!("view {name:?} and its zones: see lines (docs/dns-lines.md)"));
+                self.note(statement, format!("view {name:?} and its zones: see lines (docs/dns/lines.md)"));
             }
             "controls" | "logging" | "statistics-channels" => {
                 self.note(
@@ -147,7 +147,7 @@ impl Import<'_> {
     fn take_listen(&mut self, option: &Statement) {
         let port = option.value_of("port");
         if option.value_of("tls").is_some() || option.value_of("http").is_some() {
-            return self.note(option, "listen-on with tls or http: see [encrypted] (docs/dns.md)");
+            return self.note(option, "listen-on with tls or http: see [encrypted] (docs/dns/encrypted.md)");
         }
         for element in &option.block {
             match element.word(0) {
