@@ -114,6 +114,8 @@ fn events_of_request(client: usize, socket: u8, request: Request) -> Vec<Event> 
         | Request::Give { token: Some(_) }
         | Request::MoveFor { .. }
         | Request::Deliver { .. }
+        | Request::Stray { .. }
+        | Request::Unknown { .. }
         | Request::Status(_) => None,
     };
     event.into_iter().collect()

@@ -60,6 +60,8 @@ fn the_cases_have_every_request() {
         "handshake",
         "is_shared",
         "deliver",
+        "stray",
+        "unknown",
         "status",
     ];
     assert_eq!(seen, BTreeSet::from(all));
@@ -80,6 +82,8 @@ fn name_of(request: &Request) -> &'static str {
         Request::Handshake(_) => "handshake",
         Request::IsShared { .. } => "is_shared",
         Request::Deliver { .. } => "deliver",
+        Request::Stray { .. } => "stray",
+        Request::Unknown { .. } => "unknown",
         Request::Status(_) => "status",
     }
 }
@@ -185,7 +189,7 @@ fn handshake(local: SocketAddr) -> Handshake {
 }
 
 fn cases() -> Vec<Case> {
-    [of_order(), of_claims(), of_connections(), of_families()].concat()
+    [of_order(), of_claims(), of_connections(), of_strays(), of_families()].concat()
 }
 
 fn of_order() -> Vec<Case> {
@@ -279,6 +283,33 @@ fn of_connections() -> Vec<Case> {
             [serving(), hello(1), hands_on(1, at(LISTENER)), hands_on(0, peer())].concat(),
         ),
         ("a_handshake_too_long", [serving(), say(0, Request::Handshake(long))].concat()),
+    ]
+}
+
+fn of_strays() -> Vec<Case> {
+    let stray = |client, local, len| {
+        say(client, Request::Stray { local, remote: peer(), octets: vec![0; len] })
+    };
+    let unknown = |client, token| say(client, Request::Unknown { token });
+    let siblings = || [serving(), hello(1), listen(1), hello(2), listen(2)].concat();
+    vec![
+        ("a_stray_is_nobodys", [siblings(), stray(0, at(LISTENER), 20), unknown(1, 1), unknown(2, 1)].concat()),
+        (
+            "a_stray_is_answered_by_others",
+            [siblings(), hello(3), stray(0, at(LISTENER), 0), unknown(3, 1), unknown(0, 1), unknown(1, 9)]
+                .concat(),
+        ),
+        (
+            "those_who_were_asked_for_a_stray_go",
+            [siblings(), stray(0, at(LISTENER), 20), leave(1), leave(2), pass_tenths(1)].concat(),
+        ),
+        ("a_stray_waits", [siblings(), stray(0, at(LISTENER), 20), pass_tenths(31), leave(0)].concat()),
+        (
+            "strays_of_strangers",
+            [serving(), stray(0, at(LISTENER), 20), stray(0, at(BOUND), 20), hello(1), stray(1, at(UDP), 9)]
+                .concat(),
+        ),
+        ("a_stray_too_long", [siblings(), stray(0, at(LISTENER), 13 << 10)].concat()),
     ]
 }
 

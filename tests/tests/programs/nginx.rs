@@ -1,10 +1,18 @@
 //! nginx, and haproxy in front of it.
 
-use lab::programs::{LARGE, Nginx, Running, haproxy};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use lab::programs::{LARGE, Network, Nginx, Running, haproxy};
 use lab::{SERVER_V4, SERVER_V6, Side, Wrk};
+use rustix::process::{Pid, Signal, kill_process};
 use tests::Exchange;
 
-use crate::trial::{Carrier, Figure, LOAD, Trial, server};
+use crate::trial::{Carrier, Figure, LOAD, Trial, finish, server};
 
 /// What nginx is for: pages over both versions of IP and by loopback, a large file, an upload, several requests on one connection.
 fn assert_serves(trial: &Trial, nginx: &Running) {
@@ -64,6 +72,52 @@ fn nginx_with_two_workers() {
 #[test]
 fn nginx_with_two_workers_that_have_a_listener_each() {
     nginx_serves(2, true, "nginx, 2 workers, reuseport");
+}
+
+/// Linux chooses another hash for a connection whose segment times out, and with it another queue of a veth.
+#[test]
+fn connections_whose_peers_change_the_queue_live_on() {
+    let Some(trial) = Trial::with_queues("nginx, 2 workers, other queues", 2) else { return };
+    trial.lab.inside(Side::Client, || fs::write("/proc/sys/net/core/txrehash", "1")).unwrap();
+    let nginx = trial.start(&Nginx::with_workers(2).program());
+    let mut connections: Vec<TcpStream> =
+        (0..24).map(|_| trial.inside(|| TcpStream::connect(server(80))).unwrap()).collect();
+    connections.iter_mut().for_each(assert_page);
+    let master = nginx.pid_in("pid").unwrap();
+    let workers = fs::read_to_string(format!("/proc/{0}/task/{0}/children", master.as_raw_pid())).unwrap();
+    for worker in workers.split_whitespace().map(|pid| Pid::from_raw(pid.parse().unwrap()).unwrap()) {
+        kill_process(worker, Signal::STOP).unwrap();
+        connections.iter_mut().for_each(ask_for_page);
+        thread::sleep(Duration::from_millis(1200)); // Several timeouts.
+        kill_process(worker, Signal::CONT).unwrap();
+        connections.iter_mut().for_each(assert_answered);
+    }
+    if trial.network != Network::Kernel {
+        let broker = nginx.process.pid().to_string();
+        let status = finish(Command::new(lab::sidestep_binary()).args(["status", "--pid", &broker]));
+        assert!(!status.contains(" 0 moved there"), "no packet came by another queue: {status}");
+    }
+    assert!(trial.end(nginx).success());
+}
+
+fn ask_for_page(connection: &mut TcpStream) {
+    connection.write_all(b"GET / HTTP/1.1\r\nHost: lab\r\n\r\n").unwrap();
+}
+
+fn assert_answered(connection: &mut TcpStream) {
+    connection.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"Hello, world!\n") {
+        let mut part = [0; 1024];
+        let count = connection.read(&mut part).expect("the connection lives");
+        assert!(count > 0, "it was closed");
+        answer.extend(&part[..count]);
+    }
+}
+
+fn assert_page(connection: &mut TcpStream) {
+    ask_for_page(connection);
+    assert_answered(connection);
 }
 
 #[test]

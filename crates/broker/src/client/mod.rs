@@ -352,6 +352,27 @@ impl Client {
         self.tell(&Request::Deliver { local, remote, octets }, &[])
     }
 
+    /// Asks for the owner of a connection that is not ours, of which this segment came by our queues: the TCP header and what follows.
+    pub fn begin_stray(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        octets: &[u8],
+    ) -> Result<Ticket, ClientError> {
+        let octets = as_one_packet(octets)?;
+        self.begin(Request::Stray { local, remote, octets })
+    }
+
+    /// Whether nobody has it, if that is known by now; as [`Client::poll_route`].
+    pub fn poll_stray(&mut self, ticket: &Ticket) -> Result<Option<bool>, ClientError> {
+        Ok(self.poll_answer(ticket)?.map(|arrived| arrived.message == Answer::Refused(Refusal::Nobody)))
+    }
+
+    /// Says that the connection of a [`News::Strayed`](crate::protocol::News::Strayed) is not ours.
+    pub fn disown(&mut self, token: u64) -> Result<(), ClientError> {
+        self.tell(&Request::Unknown { token }, &[])
+    }
+
     /// Says that the sockets of our queues are closed, and that we want no others. Queues that were granted before the answer are not
     /// ours either.
     pub fn give_back(&mut self) -> Result<(), ClientError> {

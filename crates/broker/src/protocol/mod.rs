@@ -31,7 +31,7 @@ pub use values::{
 };
 
 /// Said in [`Request::Hello`]; a broker of another version refuses. It counts what an older library or broker would not understand.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// Names the broker's socket to programs: its abstract name, without the leading zero octet.
 pub const ENVIRONMENT: &str = "SIDESTEP_BROKER";
@@ -196,6 +196,22 @@ pub enum Request {
         /// What a datagram said, or the TCP header and what follows; at most [`DATAGRAM_MAX`] octets.
         octets: Vec<u8>,
     },
+    /// A segment of no connection of ours came on our queues, to where we have a claim. Other processes with a claim there are asked, by
+    /// [`News::Strayed`]. A refusal, [`Refusal::Nobody`], as soon as all of them have said that they do not know it: the peer is to be reset.
+    /// [`Answer::Done`] if one of them has moved the connection, or if not all have answered for some seconds.
+    Stray {
+        /// Our end.
+        local: SocketAddr,
+        /// The peer.
+        remote: SocketAddr,
+        /// The TCP header and what follows; at most [`DATAGRAM_MAX`] octets.
+        octets: Vec<u8>,
+    },
+    /// We do not know the connection of a [`News::Strayed`]: [`Answer::Done`].
+    Unknown {
+        /// Which.
+        token: u64,
+    },
     /// What the program looks like: [`Answer::Done`].
     Status(ProgramReport),
 }
@@ -288,6 +304,18 @@ pub enum News {
         local: SocketAddr,
         /// The peer.
         remote: SocketAddr,
+    },
+    /// A segment came by another process's queue. If we do not know the connection, answer by [`Request::Unknown`]; else move it to the
+    /// kernel, as its packets do not come to us any more.
+    Strayed {
+        /// To be named in the answer.
+        token: u64,
+        /// Our end.
+        local: SocketAddr,
+        /// The peer.
+        remote: SocketAddr,
+        /// The TCP header and what follows.
+        octets: Vec<u8>,
     },
     /// A connection to be accepted at a listener of ours.
     ///

@@ -151,6 +151,12 @@ impl Registry {
         Ok(others.any(|(_, other)| is_it(other) && !other.draining))
     }
 
+    /// The other clients that may have connections with this end: by the same socket, or by another at the same port.
+    pub fn siblings(&self, client: ClientId, local: SocketAddr) -> BTreeSet<ClientId> {
+        let claimants = self.covering(Transport::Tcp, local).map(|(_, claim)| claim.client);
+        claimants.filter(|other| *other != client).collect()
+    }
+
     /// Who else can accept a connection that waited at a listener of `from`: rather a process with the very same socket than one
     /// with another at the same port, which must be the same user's. Of several the one that asked for it last comes first, then those
     /// before; but who closes its listener leaves all to the last, as the others may be about to close theirs.

@@ -23,6 +23,7 @@ use super::notice::Notice;
 use super::orphans::Orphan;
 use super::port::Port;
 use super::questions::Questions;
+use super::strays::Strays;
 use super::recent_moves::RecentMoves;
 use super::routes::Routes;
 use super::shadow;
@@ -73,6 +74,7 @@ pub(super) struct Broker {
     pub(super) moves: RecentMoves,
     pub(super) routes: Routes,
     pub(super) questions: Questions,
+    pub(super) strays: Strays,
     pub(super) inbox: Inbox,
     pub(super) helpers: Arc<Helpers>,
     pub(super) under_way: UnderWay<Broker>,

@@ -240,6 +240,8 @@ impl Broker {
         for question in self.questions.expire(now, Some(client)) {
             self.ask_on(question, now);
         }
+        let nobodys = self.strays.forget(client);
+        self.settle_strays(nobodys, Err(Refusal::Nobody), now);
     }
 }
 

@@ -167,7 +167,9 @@ impl Connection {
 
     /// Whether others may have things told to it: what they cause must never be what it is disconnected for.
     pub(super) fn is_patient(&self) -> bool {
-        self.waiting.len() < WAITING_MAX / 4 && self.waiting_fds < WAITING_FDS_MAX / 4
+        self.waiting.len() < WAITING_MAX / 4
+            && self.waiting_octets < WAITING_OCTETS_MAX / 4
+            && self.waiting_fds < WAITING_FDS_MAX / 4
     }
 }
 

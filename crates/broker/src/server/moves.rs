@@ -128,6 +128,8 @@ impl Broker {
         make_owner(user, &socket);
         let socket = Theirs::new(socket, user, &self.helpers);
         self.moves.insert(client, ends, now);
+        let strayed = self.strays.on_moved(ends);
+        self.settle_strays(strayed, Ok(()), now);
         Ok(Some((Answer::Moved, Some(socket.into()))))
     }
 

@@ -94,6 +94,10 @@ impl Broker {
                 Some(socket) => self.examine_receiver((client, id), socket, (local, remote), octets, now),
                 None => done(self.deliver_late(client, (local, remote), &octets, now)),
             },
+            Request::Stray { local, remote, octets } => {
+                self.look_for_owner((client, id), (local, remote), &octets, now)
+            }
+            Request::Unknown { token } => self.on_unknown(client, token, now),
             Request::Status(report) => {
                 self.note_report(client, report, now);
                 done(Ok(()))

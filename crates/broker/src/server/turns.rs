@@ -23,6 +23,7 @@ use super::kernel_memory::KernelMemory;
 use super::pins::Kept;
 use super::port::Port;
 use super::questions::Questions;
+use super::strays::Strays;
 use super::recent_moves::RecentMoves;
 use super::routes::Routes;
 use super::successor::Succession;
@@ -99,6 +100,7 @@ impl Broker {
             clamps: ClampWatch::default(),
             routes: Routes::default(),
             questions: Questions::default(),
+            strays: Strays::default(),
             inbox: Inbox::new(),
             helpers,
             under_way,
@@ -121,6 +123,7 @@ impl Broker {
             self.registry.poll_timeout(),
             self.routes.poll_timeout(),
             self.questions.poll_timeout(),
+            self.strays.poll_timeout(),
             self.under_way.poll_timeout(),
             self.deaf_until,
             self.orphans_due(),
@@ -168,6 +171,8 @@ impl Broker {
         for question in self.questions.expire(now, None) {
             self.ask_on(question, now);
         }
+        let unanswered = self.strays.expire(now);
+        self.settle_strays(unanswered, Ok(()), now);
         self.end_what_is_overdue(now);
         self.settle_registry(now); // Somebody may have been disconnected.
         close_all(self.doomed.drain(..));

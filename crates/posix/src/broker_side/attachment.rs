@@ -9,7 +9,7 @@ use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 
 use clock::{Duration, Instant};
 use device::Device;
-use stack::{Handshake, Hop, LateSegment, LinkId, RouteClamp, SourceFilter};
+use stack::{Handshake, Hop, LateSegment, LinkId, RouteClamp, SourceFilter, Stray};
 use transit::{Established, SocketKind};
 use wire::MacAddress;
 
@@ -101,6 +101,19 @@ pub(crate) enum Incident {
     },
     /// A handshake that another process began at a listener that is ours too.
     Handshake(Box<Handshake>),
+    /// A segment came by another process's queue. If its connection is not ours: [`Attachment::disown`].
+    Strayed {
+        /// To be named in the answer.
+        token: u64,
+        /// Our end.
+        local: SocketAddr,
+        /// The peer.
+        remote: SocketAddr,
+        /// The TCP header and what follows.
+        octets: Vec<u8>,
+    },
+    /// What [`Attachment::begin_stray`] asked: nobody has the connection.
+    Nobodys(Box<Stray>),
     /// An interface takes packets of another size.
     Mtu(LinkId, u16),
     /// Peers on an interface may open connections from these addresses.
@@ -232,6 +245,13 @@ pub(crate) trait Attachment: Send {
 
     /// Gives the kernel a segment that came for a connection after it was moved.
     fn deliver_late(&mut self, segment: &LateSegment);
+
+    /// Asks the other processes that may have a connection of which a segment came to us: [`Incident::Nobodys`] if none has. Gives it back if
+    /// nobody can be asked.
+    fn begin_stray(&mut self, stray: Stray) -> Result<(), Stray>;
+
+    /// The connection of an [`Incident::Strayed`] is not ours.
+    fn disown(&mut self, token: u64);
 
     /// Answers [`Incident::ChildAsks`] by the kernel's socket.
     fn give_to_child(&mut self, token: u64, socket: BorrowedFd<'_>);

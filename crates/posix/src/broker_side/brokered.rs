@@ -10,7 +10,7 @@ use broker::protocol::{
 };
 use clock::{Duration, Instant};
 use device_xdp::XdpDevice;
-use stack::{Handshake, Hop, LateSegment, LinkHeader, LinkId, RouteClamp, SourceFilter};
+use stack::{Handshake, Hop, LateSegment, LinkHeader, LinkId, RouteClamp, SourceFilter, Stray};
 use transit::{Established, SocketKind};
 use wire::{MacAddress, VlanTag};
 
@@ -32,6 +32,8 @@ pub(crate) struct Brokered {
     routes: Vec<AskedWay>,
     ways: Ways,
     inherits: Vec<(RequestId, Ticket)>,
+    /// Segments whose owner is being looked for.
+    strays: Vec<(Stray, Ticket)>,
     incidents: std::collections::VecDeque<Incident>,
     /// Queues that were granted and are not driven yet.
     granted: Vec<(LinkId, Vec<u16>)>,
@@ -74,6 +76,7 @@ impl Brokered {
             routes: Vec::new(),
             ways: Ways::default(),
             inherits: Vec::new(),
+            strays: Vec::new(),
             incidents: std::collections::VecDeque::new(),
             granted: Vec::new(),
             next_request: 0,
@@ -165,6 +168,13 @@ impl Brokered {
             match self.ask(|client| client.poll_move_for(&ticket)) {
                 Ok(None) => self.inherits.push((request, ticket)),
                 answer => answers.push(Incident::ParentAnswers(request, answer.ok().flatten())),
+            }
+        }
+        for (stray, ticket) in std::mem::take(&mut self.strays) {
+            match self.ask(|client| client.poll_stray(&ticket)) {
+                Ok(None) => self.strays.push((stray, ticket)),
+                Ok(Some(true)) => answers.push(Incident::Nobodys(Box::new(stray))),
+                Ok(Some(false)) | Err(_) => {} // Its sender tries again.
             }
         }
         answers
@@ -291,6 +301,18 @@ impl Attachment for Brokered {
     fn deliver_late(&mut self, segment: &LateSegment) {
         // What the kernel does not get, the peer sends again.
         let _ = self.ask(|client| client.deliver_late(segment.local, segment.remote, &segment.octets));
+    }
+
+    fn begin_stray(&mut self, stray: Stray) -> Result<(), Stray> {
+        match self.ask(|client| client.begin_stray(stray.local, stray.remote, &stray.octets)) {
+            Ok(ticket) => self.strays.push((stray, ticket)),
+            Err(_) => return Err(stray),
+        }
+        Ok(())
+    }
+
+    fn disown(&mut self, token: u64) {
+        let _ = self.ask(|client| client.disown(token));
     }
 
     fn give_to_child(&mut self, token: u64, socket: BorrowedFd<'_>) {
@@ -420,6 +442,9 @@ fn incident_of(news: News) -> Option<Incident> {
             Incident::SegmentsClamped(clamps.into_iter().map(clamp_of).collect())
         }
         News::ChildAsks { token, local, remote } => Incident::ChildAsks { token, local, remote },
+        News::Strayed { token, local, remote, octets } => {
+            Incident::Strayed { token, local, remote, octets }
+        }
         News::Handshake(begun) => Incident::Handshake(Box::new(begun)),
         News::ReportStatus => Incident::StatusWanted,
         News::Closing => Incident::Closing,

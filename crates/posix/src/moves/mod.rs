@@ -4,7 +4,7 @@
 //!
 //! | file | what moves |
 //! | --- | --- |
-//! | `inherited.rs`, `unserved.rs`, `usage.rs` | what a child asks for; what no thread takes; what the kernel serves better |
+//! | `inherited.rs`, `unserved.rs`, `usage.rs`, `strays.rs` | what a child asks for; what no thread takes; what the kernel serves better; what comes by another process's queue |
 //! | `brokers.rs` | all, when the broker ends; when another has taken the place of a killed one, it learns of our claims |
 //! | `steps.rs` | a step of the table, whatever it is |
 //! | `keep.rs`, `to_stack.rs` | a shadow that only the kernel may have; a socket that connects |
@@ -25,6 +25,7 @@ pub(crate) mod ports;
 mod queues;
 mod renewal;
 mod steps;
+mod strays;
 pub(crate) mod to_kernel;
 mod to_stack;
 mod unserved;

@@ -11,6 +11,7 @@ use transit::SocketKind;
 use crate::descriptors::fd_table::Entry;
 use crate::descriptors::internal::close;
 use crate::ids::SocketId;
+use crate::kinship::Ends;
 use crate::moves::to_kernel::IfRefused;
 use crate::process::State;
 use crate::queue::ended::LISTENS_ANEW;
@@ -73,13 +74,13 @@ impl State {
                 let _ = self.move_to_kernel(id, IfRefused::Lost, now);
             }
         }
-        self.move_closed(is_meant, self.clock.now());
+        self.move_closed(|(local, _)| is_meant(local), self.clock.now());
     }
 
     /// Connections that the program has closed: the kernel finishes them.
-    fn move_closed(&mut self, is_meant: impl Fn(SocketAddr) -> bool, now: Instant) {
+    pub(crate) fn move_closed(&mut self, is_meant: impl Fn(Ends) -> bool, now: Instant) {
         let Some(stack) = self.queue.stack() else { return };
-        let meant = |id: &_| stack.endpoints(*id).is_some_and(|(local, _)| is_meant(local));
+        let meant = |id: &_| stack.endpoints(*id).is_some_and(&is_meant);
         let closed = stack.connections().filter(|id| stack.is_orphan(*id));
         let closed: Vec<_> = closed.filter(meant).collect();
         let detached: Vec<(ConnectionId, Detached)> =

@@ -11,6 +11,8 @@ const CONNECTIONS_MAX: u32 = 1 << 18;
 
 /// Segments that wait to be given to the kernel: more than come between two turns.
 const LATE_SEGMENTS_MAX: usize = 1 << 10;
+/// Connections of other processes that are asked about in ten seconds: more are a flood.
+const STRAYS_MAX: usize = 4096;
 
 /// Keeps what happened on the stack until the turn is over.
 #[derive(Default)]
@@ -54,6 +56,7 @@ impl Runtime {
             // The kernel chooses the ports, and does not know which of them our TIME-WAIT still has.
             time_wait_reuse: Some(Duration::from_secs(1)),
             late_segments_max: LATE_SEGMENTS_MAX,
+            strays_max: STRAYS_MAX,
             ack_hold_max: ACK_HOLD_MAX,
             ..stack::Config::default()
         };

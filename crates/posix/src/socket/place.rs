@@ -5,6 +5,7 @@
 //! | an option that only the kernel knows | keep there | kernel connects | kernel connects | move | ask parent | - | - | keep there |
 //! | other processes get it | share | kernel connects | kernel connects | move | ask parent | - | - | share |
 //! | its use does not suit the stack | - | - | - | offer | - | - | - | - |
+//! | its packets come by another's queue | - | - | - | offer | - | - | - | - |
 //! | a child asks for it | - | - | - | move | - | - | - | - |
 //! | the queues go | - | - | lose | lose | - | - | - | - |
 //! | the broker has ended | - | kernel connects | lose | lose | lose | lose | - | forget |
@@ -74,6 +75,8 @@ pub(crate) enum Happening {
     PassedOn,
     /// The kernel would serve it better.
     Unsuited,
+    /// Its packets come by the queue of another process.
+    Strayed,
     /// A child wants what it has inherited.
     ChildAsks,
     /// No packet comes to this process any more.
@@ -118,7 +121,7 @@ pub(crate) fn step(at: At, happening: Happening) -> Step {
         (KernelOnly(_) | PassedOn, Routing | Connecting) | (BrokerEnds, Routing) => Step::ConnectByKernel,
         (KernelOnly(_) | PassedOn | ChildAsks, Stack) => Step::Move,
         (KernelOnly(_) | PassedOn, Parent) => Step::AskParent,
-        (Unsuited, Stack) => Step::Offer,
+        (Unsuited | Strayed, Stack) => Step::Offer,
         (QueuesGo, Connecting | Stack) => Step::Lose,
         (BrokerEnds, Connecting | Stack | Parent | Over) => Step::Lose,
         (Forked, Routing | Connecting | Stack | Parent | Over) => Step::Inherit,
@@ -133,10 +136,11 @@ mod tests {
 
     const PLACES: [At; 8] =
         [At::Kernel, At::Routing, At::Connecting, At::Stack, At::Parent, At::Over, At::Lost, At::Shadow];
-    const HAPPENINGS: [Happening; 7] = [
+    const HAPPENINGS: [Happening; 8] = [
         Happening::KernelOnly("an option"),
         Happening::PassedOn,
         Happening::Unsuited,
+        Happening::Strayed,
         Happening::ChildAsks,
         Happening::QueuesGo,
         Happening::BrokerEnds,
@@ -176,7 +180,7 @@ mod tests {
                 Happening::BrokerEnds => &[At::Kernel, At::Shadow, At::Lost],
                 Happening::Forked => &[At::Kernel, At::Shadow, At::Parent, At::Lost],
                 Happening::QueuesGo => &[At::Kernel, At::Shadow, At::Parent, At::Routing, At::Over, At::Lost],
-                Happening::Unsuited | Happening::ChildAsks => &PLACES,
+                Happening::Unsuited | Happening::Strayed | Happening::ChildAsks => &PLACES,
             };
             let ends = after(at, step(at, happening));
             assert!(ends.iter().all(|end| reachable.contains(end)), "{at:?}, {happening:?}: {ends:?}");
@@ -193,7 +197,9 @@ mod tests {
 
     #[test]
     fn what_need_not_move_is_never_lost_by_moving() {
-        assert!(PLACES.into_iter().all(|at| after(at, step(at, Happening::Unsuited)).contains(&at)));
+        for happening in [Happening::Unsuited, Happening::Strayed] {
+            assert!(PLACES.into_iter().all(|at| after(at, step(at, happening)).contains(&at)));
+        }
     }
 
     #[test]

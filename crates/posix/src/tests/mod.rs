@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 
 use ::clock::{Duration, Instant};
 use device::memory::{self, MemoryDevice};
-use stack::{Handshake, Hop, LateSegment, LinkId};
+use stack::{Handshake, Hop, LateSegment, LinkId, Stray};
 use transit::{Established, SocketKind};
 
 use crate::address::{decode, encode};
@@ -162,6 +162,13 @@ impl Attachment for Wire {
     fn deliver_late(&mut self, _: &LateSegment) {
         self.others.late.fetch_add(1, Ordering::Relaxed);
     }
+
+    /// There is nobody to ask.
+    fn begin_stray(&mut self, stray: Stray) -> Result<(), Stray> {
+        Err(stray)
+    }
+
+    fn disown(&mut self, _: u64) {}
 
     fn give_to_child(&mut self, _: u64, socket: BorrowedFd<'_>) {
         let mut value = [0; 4];

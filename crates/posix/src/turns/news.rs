@@ -39,6 +39,14 @@ impl State {
             Incident::ParentAnswers(request, socket) => self.on_parent_answers(request, socket),
             Incident::Adopt { claim, socket } => self.on_adopt(claim, socket, now),
             Incident::Handshake(handshake) => self.on_handshake(&handshake, now),
+            Incident::Strayed { token, local, remote, octets } => {
+                self.on_strayed(token, (local, remote), &octets, now);
+            }
+            Incident::Nobodys(stray) => {
+                if let Some(stack) = self.queue.stack() {
+                    stack.reset_stray(*stray);
+                }
+            }
             Incident::ChildAsks { token, local, remote } => self.on_child_asks(token, local, remote, now),
             Incident::Mtu(link, mtu) => {
                 if let Some(runtime) = &self.queue.runtime {

@@ -22,6 +22,7 @@ impl State {
         }
         let done = self.take_in(now);
         self.pass_on_late();
+        self.ask_about_strays();
         if !self.queue.stamped.is_empty() {
             self.look_at_send_times(now);
         }

@@ -9,14 +9,14 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use clock::{Duration, Instant};
-use wire::tcp::flag;
+use wire::tcp::{Tcp, flag};
 
-use super::Stack;
 use super::recent_flows::RecentFlows;
 use super::replies::reset_of;
+use super::{ConnectionId, HALF_OPEN, Stack};
 use crate::flow_table::FlowKey;
 use crate::path::Hop;
-use crate::segment::Segment;
+use crate::segment::{Ecn, Segment};
 use crate::tcp::Outgoing;
 
 /// How long what follows a stray is ignored: a burst may have come with it, and peers send again after 200 ms at the soonest.
@@ -66,6 +66,30 @@ impl Stack {
         if let Some(reset) = stray.reset {
             self.replies.push(stray.key, stray.hop, reset, &mut self.shared.counters);
         }
+    }
+
+    /// A segment that came to another stack, which asks about it: the TCP header and what follows. Returns whether the flow is known here; if so,
+    /// the segment is taken.
+    pub fn on_stray(&mut self, local: SocketAddr, remote: SocketAddr, octets: &[u8], now: Instant) -> bool {
+        let Some(key) = FlowKey::new(local, remote) else { return false };
+        let hash = self.flows.hash_of(&key);
+        let Some(place) = self.find_flow(hash, &key) else { return self.time_wait.contains(hash, &key) };
+        let Ok(tcp) = Tcp::parse(octets) else { return true };
+        let segment = Segment::new(&tcp, Ecn::NotEct);
+        if place & HALF_OPEN != 0 {
+            self.on_half_open_segment(place & !HALF_OPEN, &segment, now);
+        } else if let Some((id, connection)) = self.connections.at(place) {
+            let hop = self.shared.paths.hop(connection.path);
+            self.on_connection_segment(id, hop, &segment, now);
+        }
+        true
+    }
+
+    /// The connection between these two ends, if there is one whose handshake is over.
+    pub fn connection_between(&self, local: SocketAddr, remote: SocketAddr) -> Option<ConnectionId> {
+        let key = FlowKey::new(local, remote)?;
+        let place = self.find_flow(self.flows.hash_of(&key), &key).filter(|place| place & HALF_OPEN == 0)?;
+        self.connections.at(place).map(|(id, _)| id)
     }
 
     /// A segment belongs to nothing here. A SYN concerns nobody else either. Who sends more than may be asked about is a flood.

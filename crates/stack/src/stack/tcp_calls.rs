@@ -365,6 +365,11 @@ impl Stack {
         }
     }
 
+    /// What was set.
+    pub fn token(&self, id: ConnectionId) -> Option<u64> {
+        self.connections.get(id).map(|connection| connection.token)
+    }
+
     /// The same for a listener.
     pub fn set_listener_token(&mut self, id: ListenerId, token: u64) {
         if let Some(listener) = self.listeners.get_mut(id) {

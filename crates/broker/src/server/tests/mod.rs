@@ -10,6 +10,7 @@ mod observers;
 mod queues;
 mod returning;
 mod stopped;
+mod strays;
 
 use std::io::{IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};

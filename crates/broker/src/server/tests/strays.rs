@@ -1,0 +1,103 @@
+//! Segments that come by the queue of a process which does not know their connection.
+
+use super::*;
+use crate::client::Ticket;
+
+const SEGMENT: &[u8] = b"a header, and what follows";
+
+fn listen(client: &mut Client, socket: &TcpListener) {
+    client.claim(Transport::Tcp, Purpose::Listener, socket.as_fd()).unwrap();
+}
+
+/// The ends of a connection that a peer has with this listener.
+fn ends(listener: &TcpListener) -> (SocketAddr, SocketAddr) {
+    let port = listener.local_addr().unwrap().port();
+    (SocketAddr::from(([192, 0, 2, 1], port)), SocketAddr::from(([192, 0, 2, 2], 4000)))
+}
+
+fn begin(client: &mut Client, listener: &TcpListener) -> Ticket {
+    let (local, remote) = ends(listener);
+    client.begin_stray(local, remote, SEGMENT).unwrap()
+}
+
+/// Whether nobody has it.
+fn answer(client: &mut Client, ticket: &Ticket) -> bool {
+    loop {
+        match client.poll_stray(ticket).unwrap() {
+            None => assert!(client.wait(PATIENCE).unwrap(), "no answer"),
+            Some(is_nobodys) => return is_nobodys,
+        }
+    }
+}
+
+/// What a client is told; the token.
+fn told(client: &mut Client, listener: &TcpListener) -> u64 {
+    match next_event(client) {
+        Event::News(News::Strayed { token, local, remote, octets }) => {
+            assert_eq!(((local, remote), &*octets), (ends(listener), SEGMENT));
+            token
+        }
+        event => panic!("{event:?}"),
+    }
+}
+
+#[test]
+fn it_is_nobodys_when_all_with_the_port_have_said_so() {
+    let served = Served::new(1);
+    let [mut asker, mut one, mut other, mut stranger] = [(); 4].map(|()| served.connect());
+    let [listener, elsewhere] = [(); 2].map(|()| TcpListener::bind("0.0.0.0:0").unwrap());
+    [&mut asker, &mut one, &mut other].into_iter().for_each(|client| listen(client, &listener));
+    listen(&mut stranger, &elsewhere);
+    let ticket = begin(&mut asker, &listener);
+    let token = told(&mut one, &listener);
+    assert_eq!(told(&mut other, &listener), token);
+    one.disown(token).unwrap();
+    stranger.disown(token).unwrap();
+    (0..2).for_each(|_| asker.settle().unwrap());
+    assert_eq!(asker.poll_stray(&ticket).unwrap(), None, "one has not answered");
+    other.disown(token).unwrap();
+    assert!(answer(&mut asker, &ticket));
+    assert!(stranger.poll_event().unwrap().is_none(), "it has no part in that");
+}
+
+#[test]
+fn without_others_it_is_nobodys_at_once() {
+    let served = Served::new(1);
+    let (mut asker, mut other) = (served.connect(), served.connect());
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    listen(&mut asker, &listener);
+    let ticket = begin(&mut asker, &listener);
+    assert!(answer(&mut asker, &ticket));
+    listen(&mut other, &listener);
+    let ticket = begin(&mut asker, &listener);
+    told(&mut other, &listener);
+    drop(other);
+    assert!(answer(&mut asker, &ticket), "the only other one is gone");
+}
+
+#[test]
+fn who_has_no_claim_there_gets_nobody_to_move_anything() {
+    let served = Served::new(1);
+    let (mut owner, mut stranger) = (served.connect(), served.connect());
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    listen(&mut owner, &listener);
+    let ticket = begin(&mut stranger, &listener);
+    assert!(!answer(&mut stranger, &ticket));
+    owner.settle().unwrap();
+    assert!(owner.poll_event().unwrap().is_none());
+}
+
+#[test]
+fn who_does_not_read_is_not_disconnected_by_what_others_ask() {
+    let served = Served::new(1);
+    let (mut asker, mut sleeper) = (served.connect(), served.connect());
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    [&mut asker, &mut sleeper].into_iter().for_each(|client| listen(client, &listener));
+    let (local, remote) = ends(&listener);
+    for _ in 0..2000 {
+        let _ = asker.begin_stray(local, remote, &[7; 1500]).unwrap();
+        assert!(asker.poll_event().unwrap().is_none()); // It reads what the broker answers.
+    }
+    assert!(matches!(next_event(&mut sleeper), Event::News(News::Strayed { .. })));
+    sleeper.settle().unwrap();
+}

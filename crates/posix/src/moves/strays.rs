@@ -1,0 +1,57 @@
+//! Connections whose packets come by the queue of another process with the same port: see the page of `broker/src/server/strays.rs`.
+
+use std::net::SocketAddr;
+
+use clock::Instant;
+use stack::Stack;
+
+use crate::process::State;
+use crate::socket::Happening;
+
+/// Strays that are asked about in a turn.
+const ASKED_AT_ONCE: usize = 16;
+
+impl State {
+    /// Asks for the owners of connections whose packets came to us. The broker reads so many at once; the others wait for the next turn.
+    pub(crate) fn ask_about_strays(&mut self) {
+        for _ in 0..ASKED_AT_ONCE {
+            let Some(stray) = self.queue.stack().and_then(Stack::next_stray) else { return };
+            let refused = match self.attachment() {
+                Some(attachment) => attachment.begin_stray(stray).err(),
+                None => Some(stray),
+            };
+            if let (Some(stray), Some(stack)) = (refused, self.queue.stack()) {
+                stack.reset_stray(stray);
+            }
+        }
+    }
+
+    /// A segment came by another process's queue. If its connection is ours, we take it, and the connection leaves. One that cannot leave (it
+    /// waits to be accepted, or the kernel refuses it) goes on so, segment by segment.
+    pub(crate) fn on_strayed(
+        &mut self,
+        token: u64,
+        (local, remote): (SocketAddr, SocketAddr),
+        octets: &[u8],
+        now: Instant,
+    ) {
+        self.take_in(now); // What came before it.
+        let is_ours = self.queue.stack().is_some_and(|stack| stack.on_stray(local, remote, octets, now));
+        if !is_ours {
+            if let Some(attachment) = self.attachment() {
+                attachment.disown(token);
+            }
+            return;
+        }
+        let Some(stack) = self.queue.stack() else { return };
+        let Some(connection) = stack.connection_between(local, remote) else { return };
+        if stack.is_orphan(connection) {
+            return self.move_closed(|ends| ends == (local, remote), now);
+        }
+        let Some(token) = stack.token(connection) else { return };
+        if let Some((id, _)) = self.sockets.at(token as u32).filter(|it| it.0.to_bits() == token) {
+            let step = self.step(id, Happening::Strayed);
+            let _ = self.carry_out(id, step, now); // What is lost says so when it is used.
+        }
+    }
+}
