@@ -287,13 +287,15 @@ fn of_connections() -> Vec<Case> {
 }
 
 fn of_strays() -> Vec<Case> {
-    let stray = |client, local, len| {
-        say(client, Request::Stray { local, remote: peer(), octets: vec![0; len] })
-    };
+    let stray =
+        |client, local, len| say(client, Request::Stray { local, remote: peer(), octets: vec![0; len] });
     let unknown = |client, token| say(client, Request::Unknown { token });
     let siblings = || [serving(), hello(1), listen(1), hello(2), listen(2)].concat();
     vec![
-        ("a_stray_is_nobodys", [siblings(), stray(0, at(LISTENER), 20), unknown(1, 1), unknown(2, 1)].concat()),
+        (
+            "a_stray_is_nobodys",
+            [siblings(), stray(0, at(LISTENER), 20), unknown(1, 1), unknown(2, 1)].concat(),
+        ),
         (
             "a_stray_is_answered_by_others",
             [siblings(), hello(3), stray(0, at(LISTENER), 0), unknown(3, 1), unknown(0, 1), unknown(1, 9)]

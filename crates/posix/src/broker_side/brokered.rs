@@ -442,9 +442,7 @@ fn incident_of(news: News) -> Option<Incident> {
             Incident::SegmentsClamped(clamps.into_iter().map(clamp_of).collect())
         }
         News::ChildAsks { token, local, remote } => Incident::ChildAsks { token, local, remote },
-        News::Strayed { token, local, remote, octets } => {
-            Incident::Strayed { token, local, remote, octets }
-        }
+        News::Strayed { token, local, remote, octets } => Incident::Strayed { token, local, remote, octets },
         News::Handshake(begun) => Incident::Handshake(Box::new(begun)),
         News::ReportStatus => Incident::StatusWanted,
         News::Closing => Incident::Closing,

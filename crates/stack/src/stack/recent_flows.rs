@@ -37,26 +37,20 @@ impl RecentFlows {
     }
 
     pub(super) fn contains(&mut self, hash: u64, flow: &FlowKey, now: Instant) -> bool {
-        self.since(hash, flow, now).is_some()
+        if self.flows.is_empty() {
+            return false;
+        }
+        self.expire(now);
+        let (flows, forgotten) = (&self.flows, self.forgotten);
+        let is_it =
+            |number: u32| flows.get(number.wrapping_sub(forgotten) as usize).is_some_and(|it| it.0 == *flow);
+        self.index.find(hash, is_it).is_some()
     }
 
     /// Whether as many are remembered as may be.
     pub(super) fn is_full(&mut self, now: Instant) -> bool {
         self.expire(now);
         self.flows.len() >= self.max
-    }
-
-    /// When it happened to this flow, if that is remembered.
-    pub(super) fn since(&mut self, hash: u64, flow: &FlowKey, now: Instant) -> Option<Instant> {
-        if self.flows.is_empty() {
-            return None;
-        }
-        self.expire(now);
-        let (flows, forgotten) = (&self.flows, self.forgotten);
-        let is_it =
-            |number: u32| flows.get(number.wrapping_sub(forgotten) as usize).is_some_and(|it| it.0 == *flow);
-        let number = self.index.find(hash, is_it)?;
-        flows.get(number.wrapping_sub(forgotten) as usize).map(|it| it.1)
     }
 
     fn expire(&mut self, now: Instant) {

@@ -2,8 +2,8 @@
 //! another queue than before. (Linux chooses another hash when a segment times out, and with it another queue of a veth; so does a NIC whose
 //! indirection table changes.)
 //!
-//! Whoever runs the stack asks around ([`Stack::next_stray`]). The peer is reset if nobody can have the connection ([`Stack::reset_stray`]), and
-//! if it still comes here when whoever has it had time to take care of that.
+//! Whoever runs the stack asks around ([`Stack::next_stray`]), and has the peer reset if nobody has the connection ([`Stack::reset_stray`]). Until
+//! then the peer hears nothing, and sends again.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -21,8 +21,6 @@ use crate::tcp::Outgoing;
 
 /// How long what follows a stray is ignored: a burst may have come with it, and peers send again after 200 ms at the soonest.
 const IGNORED_FOR: Duration = Duration::from_millis(150);
-/// How long it is remembered that somebody was asked.
-const REMEMBERED_FOR: Duration = Duration::from_secs(10);
 
 /// A segment that may be of a connection of another stack.
 #[derive(Clone, Debug)]
@@ -49,7 +47,7 @@ pub(super) struct Strays {
 impl Strays {
     /// `key` is that of the table that makes the hashes.
     pub(super) fn new(max: usize, key: [u64; 2]) -> Strays {
-        Strays { waiting: VecDeque::new(), asked: RecentFlows::new(max, REMEMBERED_FOR, key) }
+        Strays { waiting: VecDeque::new(), asked: RecentFlows::new(max, IGNORED_FOR, key) }
     }
 }
 
@@ -106,17 +104,18 @@ impl Stack {
         if !may_be_known {
             return self.reset_peer(key, hop, segment);
         }
-        let (hash, asked) = (self.flows.hash_of(&key), &mut self.strays.asked);
-        match asked.since(hash, &key, now) {
-            Some(at) if now.since(at) < IGNORED_FOR => self.shared.counters.strays_ignored += 1,
-            None if !asked.is_full(now) => {
-                asked.insert(hash, key, now);
-                self.shared.counters.strays += 1;
-                let (local, remote, octets) = (key.local(), key.remote(), octets.to_vec());
-                let stray = Stray { local, remote, octets, key, hop, reset: reset_of(segment) };
-                self.strays.waiting.push_back(stray);
-            }
-            _ => self.reset_peer(key, hop, segment),
+        let hash = self.flows.hash_of(&key);
+        let Strays { waiting, asked } = &mut self.strays;
+        if asked.contains(hash, &key, now) {
+            self.shared.counters.strays_ignored += 1;
+            return;
         }
+        if waiting.len() >= self.shared.config.strays_max || asked.is_full(now) {
+            return self.reset_peer(key, hop, segment);
+        }
+        asked.insert(hash, key, now);
+        self.shared.counters.strays += 1;
+        let (local, remote, octets) = (key.local(), key.remote(), octets.to_vec());
+        waiting.push_back(Stray { local, remote, octets, key, hop, reset: reset_of(segment) });
     }
 }
