@@ -17,7 +17,6 @@
 //! | `kxdpgun.rs` | [`Kxdpgun`]: the generator, and its report |
 //! | `http.rs`, `wrk.rs` | [`HttpPeer`]: nginx and our example; [`Wrk`]: the load generator, and its report |
 //! | `workload.rs` | [`Workload`]: the questions |
-//! | `knee.rs` | [`Knee`]: the search for the largest load that a server carries |
 //! | `measure.rs` | [`Procedure`]: interleaved rounds and their medians |
 //! | `cores.rs` | which cores are used, and their distance; [`by_place`] groups results by distance |
 //! | `conditions.rs` | the conditions of a figure |
@@ -32,7 +31,6 @@ mod cores;
 mod directory;
 mod error;
 mod http;
-mod knee;
 mod kxdpgun;
 mod measure;
 pub mod message;
@@ -56,7 +54,7 @@ pub use cores::{
 pub use directory::Directory;
 pub use error::LabError;
 pub use http::{HttpPeer, HttpServer};
-pub use knee::{Knee, Limit, Rates, Verdict};
+pub use gun::knee::{Knee, Limit, Rates, Verdict};
 pub use kxdpgun::{Kxdpgun, Report};
 pub use measure::{Outcome, Procedure, Round, median, outcomes, ratio_table};
 pub use namespaces::{

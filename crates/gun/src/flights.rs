@@ -1,0 +1,125 @@
+//! Questions under way. Each has a place: one of the ports that we send from, and some of the bits of its ID. The other bits of the ID count how
+//! often the place was used, so that an answer which comes when its place has the next question is not taken for that one's.
+
+use clock::Instant;
+
+/// Questions under way at most: as many seconds of silence are survived as this is questions a second.
+const PLACES_MAX: usize = 1 << 20;
+/// For one port.
+const IDS_MAX: usize = 1 << 16;
+/// Questions that leave by one port before it is the next one's turn: a system call sends those of one socket.
+const RUN: u64 = 16;
+/// Ports at most.
+pub const PORTS_MAX: usize = PLACES_MAX / (4 * RUN as usize);
+
+/// What is under way.
+#[derive(Debug)]
+pub struct Flights {
+    places: Vec<Option<Flight>>,
+    ports: usize,
+    /// IDs of each port that are used at a time, a power of two.
+    ids: usize,
+    sent: u64,
+    under_way: usize,
+}
+
+/// A question under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flight {
+    /// When it was due.
+    pub due: Instant,
+    /// Which question it is.
+    pub question: u32,
+    /// How many were sent before it.
+    pub number: u64,
+    id: u16,
+}
+
+/// Where a question goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// By which of the ports.
+    pub port: usize,
+    /// With which ID.
+    pub id: u16,
+    /// How many were sent before it.
+    pub number: u64,
+}
+
+impl Flights {
+    /// None under way yet, by so many ports: at least one, at most [`PORTS_MAX`].
+    pub fn new(ports: usize) -> Flights {
+        let ports = ports.clamp(1, PORTS_MAX);
+        let ids = (PLACES_MAX / ports).min(IDS_MAX);
+        let ids = 1 << ids.ilog2();
+        Flights { places: vec![None; ports * ids], ports, ids, sent: 0, under_way: 0 }
+    }
+
+    /// How many questions are not answered.
+    pub fn under_way(&self) -> usize {
+        self.under_way
+    }
+
+    /// The place of the next question. Ports take turns.
+    pub fn begin(&mut self, due: Instant, question: u32) -> Place {
+        let number = self.sent;
+        self.sent += 1;
+        let (run, within) = (number / RUN, number % RUN);
+        let (port, turn) = ((run % self.ports as u64) as usize, run / self.ports as u64 * RUN + within);
+        let id = turn as u16; // The low bits name the place, the others its use.
+        let place = &mut self.places[port * self.ids + turn as usize % self.ids];
+        if place.replace(Flight { due, question, number, id }).is_none() {
+            self.under_way += 1; // What was there is given up.
+        }
+        Place { port, id, number }
+    }
+
+    /// The question that an answer to this port with this ID is for, which ends with it.
+    pub fn end(&mut self, port: usize, id: u16) -> Option<Flight> {
+        let place = self.places.get_mut(port * self.ids + usize::from(id) % self.ids)?;
+        let flight = place.take_if(|flight| flight.id == id)?;
+        self.under_way -= 1;
+        Some(flight)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+
+    #[test]
+    fn an_answer_ends_its_question_once() {
+        let mut flights = Flights::new(3);
+        let places: Vec<Place> = (0..4 * RUN).map(|number| flights.begin(at(number), number as u32)).collect();
+        let ports: Vec<usize> = places.iter().step_by(RUN as usize).map(|place| place.port).collect();
+        assert_eq!(ports, [0, 1, 2, 0], "they take turns");
+        let asked = places[50];
+        let flight = flights.end(asked.port, asked.id).unwrap();
+        assert_eq!((flight.due, flight.question, flight.number), (at(50), 50, 50));
+        assert_eq!(flights.end(asked.port, asked.id), None);
+        assert_eq!(flights.end(2, asked.id + 100), None, "nobody asked that");
+        assert_eq!(flights.under_way(), places.len() - 1);
+    }
+
+    #[test]
+    fn a_late_answer_is_not_taken_for_the_next_question_of_its_place() {
+        let mut flights = Flights::new(PORTS_MAX);
+        let first = flights.begin(at(1), 1);
+        for _ in 0..flights.places.len() {
+            flights.begin(at(2), 2);
+        }
+        assert_eq!(flights.under_way(), flights.places.len(), "the oldest is given up");
+        assert_eq!(flights.end(first.port, first.id), None);
+    }
+
+    #[test]
+    fn one_port_uses_all_ids() {
+        let mut flights = Flights::new(1);
+        let ids: std::collections::BTreeSet<u16> = (0..IDS_MAX).map(|_| flights.begin(at(1), 0).id).collect();
+        assert_eq!(ids.len(), IDS_MAX);
+    }
+}

@@ -1,0 +1,210 @@
+//! A turn of the generator: takes answers in, and sends what is due.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use clock::{Duration, Instant};
+use device::{Burst, Device};
+use dns_wire::header::{HEADER_LEN, flag};
+use wire::{ChecksumPolicy, Envelope, parse_udp, write_udp_headers};
+
+use crate::flights::Flights;
+use crate::questions::Questions;
+use crate::schedule::Schedule;
+use crate::tally::{Summary, Tally};
+
+/// One answer in so many is compared with its question.
+const LOOKED_AT: u64 = 64;
+
+/// What a load is made of.
+pub struct Setup {
+    /// The ways from each of our ports to the server: addresses, ports, and the hardware address of the next hop.
+    pub ways: Vec<Envelope>,
+    /// What is asked.
+    pub questions: Questions,
+    /// When.
+    pub schedule: Schedule,
+    /// Transmit queues of the device; for kernel sockets, the sockets, one for each way in their order.
+    pub queues: u16,
+}
+
+/// A load under way.
+pub struct Gun<D> {
+    device: D,
+    ways: Vec<Envelope>,
+    /// Our ports, by address and port.
+    ports: BTreeMap<SocketAddr, usize>,
+    questions: Questions,
+    schedule: Schedule,
+    flights: Flights,
+    tally: Tally,
+    /// What is to be sent, and has no room yet.
+    leaving: Burst,
+    queues: usize,
+    checksum: ChecksumPolicy,
+    checksum_offload: bool,
+}
+
+/// What a turn did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// Questions that left.
+    pub sent: usize,
+    /// Packets that came.
+    pub received: usize,
+}
+
+impl Turn {
+    /// Whether there was nothing to do.
+    pub fn was_idle(self) -> bool {
+        self == Turn::default()
+    }
+}
+
+impl<D: Device> Gun<D> {
+    /// A load that begins with `setup.schedule`.
+    ///
+    /// # Panics
+    /// If there is no way to the server.
+    pub fn new(device: D, setup: Setup, start: Instant) -> Gun<D> {
+        assert!(!setup.ways.is_empty(), "there is a way to the server");
+        let capabilities = device.capabilities();
+        let ports = setup.ways.iter().enumerate().map(|(number, way)| (source(way), number)).collect();
+        Gun {
+            flights: Flights::new(setup.ways.len()),
+            ports,
+            ways: setup.ways,
+            questions: setup.questions,
+            schedule: setup.schedule,
+            tally: Tally::new(start),
+            leaving: Burst::new(),
+            queues: usize::from(setup.queues.max(1)),
+            checksum: ChecksumPolicy {
+                verified: capabilities.rx_checksum_verified,
+                accept_partial: capabilities.partial_checksums,
+            },
+            checksum_offload: capabilities.tx_checksum_offload,
+            device,
+        }
+    }
+
+    /// What is counted so far.
+    pub fn tally(&mut self) -> &mut Tally {
+        &mut self.tally
+    }
+
+    /// The device, to sleep on.
+    pub fn device(&mut self) -> &mut D {
+        &mut self.device
+    }
+
+    /// When the next question is due; `None` after the last one.
+    pub fn next_due(&self) -> Option<Instant> {
+        self.schedule.next_due()
+    }
+
+    /// Questions without an answer.
+    pub fn under_way(&self) -> usize {
+        self.flights.under_way()
+    }
+
+    /// Takes in what has come, and sends what is due, a burst of each at most.
+    pub fn turn(&mut self, now: Instant) -> Turn {
+        let received = self.receive(now);
+        self.write_due(now);
+        Turn { sent: self.send(now), received }
+    }
+
+    /// What came of it, in `length` of sending; and the device, which may be used again.
+    pub fn finish(mut self, offered: u32, length: Duration) -> (Summary, D) {
+        let unsent = self.leaving.len() as u64;
+        self.leaving.drain(..).for_each(|frame| self.device.release(frame));
+        self.tally.counts_mut().refused += self.device.counters().tx_dropped + unsent;
+        let lost = self.flights.under_way() as u64;
+        (self.tally.summary(offered, length, lost), self.device)
+    }
+
+    fn receive(&mut self, now: Instant) -> usize {
+        let mut burst = Burst::new();
+        let received = self.device.rx_burst(&mut burst, now);
+        for frame in burst {
+            self.take_answer(frame.bytes(), now);
+            self.device.release(frame);
+        }
+        received
+    }
+
+    fn take_answer(&mut self, frame: &[u8], now: Instant) {
+        let Ok(headers) = parse_udp(frame, self.checksum) else {
+            self.tally.counts_mut().malformed += 1;
+            return;
+        };
+        let Some(port) = self.ports.get(&headers.destination(frame)).copied() else {
+            self.tally.counts_mut().unexpected += 1;
+            return;
+        };
+        let message = &frame[headers.payload_range()];
+        let Some(&[id_high, id_low, flags_high, flags_low]) = message.first_chunk::<4>() else {
+            self.tally.counts_mut().malformed += 1;
+            return;
+        };
+        let flags = u16::from_be_bytes([flags_high, flags_low]);
+        if flags & flag::QR == 0 || message.len() < HEADER_LEN {
+            self.tally.counts_mut().malformed += 1;
+            return;
+        }
+        let Some(flight) = self.flights.end(port, u16::from_be_bytes([id_high, id_low])) else {
+            self.tally.counts_mut().unexpected += 1;
+            return;
+        };
+        let is_looked_at = flight.number.is_multiple_of(LOOKED_AT);
+        if is_looked_at && !self.questions.is_repeated(flight.question, flight.number, message) {
+            self.tally.counts_mut().mismatched += 1;
+            return;
+        }
+        self.tally.on_answer(flight.due, now, flags & 0xf);
+        let counts = self.tally.counts_mut();
+        counts.octets += message.len() as u64;
+        counts.truncated += u64::from(flags & flag::TC != 0);
+    }
+
+    /// Makes packets of the questions that are due, as far as there are frames.
+    fn write_due(&mut self, now: Instant) {
+        while !self.leaving.is_full() && self.schedule.next_due().is_some_and(|due| due <= now) {
+            let Some(mut frame) = self.device.alloc() else { return };
+            let Some(due) = self.schedule.take(now) else { return self.device.release(frame) };
+            let question = self.questions.pick();
+            let place = self.flights.begin(due, question);
+            let way = &self.ways[place.port];
+            let start = way.header_len();
+            let room = frame.bytes_and_tailroom_mut();
+            let len = room
+                .get_mut(start..)
+                .and_then(|room| self.questions.write(question, place.number, place.id, room))
+                .filter(|len| write_udp_headers(room, way, *len, self.checksum_offload).is_some());
+            match len {
+                Some(len) => {
+                    frame.set_len(start + len);
+                    frame.queue = (place.port % self.queues) as u16;
+                    self.leaving.push(frame);
+                    self.tally.on_sent(due, now);
+                }
+                None => {
+                    self.tally.counts_mut().refused += 1; // Frames hold the longest question; a device may have smaller ones.
+                    self.device.release(frame);
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, now: Instant) -> usize {
+        if self.leaving.is_empty() { 0 } else { self.device.tx_burst(&mut self.leaving, now) }
+    }
+}
+
+fn source(way: &Envelope) -> SocketAddr {
+    match way.endpoints {
+        wire::Endpoints::V4 { source, .. } => source.into(),
+        wire::Endpoints::V6 { source, .. } => source.into(),
+    }
+}

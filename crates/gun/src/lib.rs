@@ -1,0 +1,31 @@
+//! A load generator for DNS over UDP, on any [`device::Device`].
+//!
+//! ```text
+//!   Schedule ──due──▶ Questions ──▶ frame ──▶ device ──▶ the server
+//!                        │                                 │
+//!                     Flights ◀──────── (port, ID) ◀── answer ──▶ Tally
+//! ```
+//!
+//! - [`schedule`]: when each question is due. Nothing that the server does changes that (an *open loop*): latencies count from when a question
+//!   was due, so that a server which stalls cannot hide the questions that it kept from being asked ("coordinated omission").
+//! - [`questions`]: what is asked, and in which order.
+//! - [`flights`]: what is under way. An answer is found by the port that it came to and its ID.
+//! - [`gun`]: a turn: takes answers in, and sends what is due.
+//! - [`tally`]: what came of it, and how much of its time the generator itself had to spare.
+//! - [`knee`]: the search for the largest load that a server carries.
+//!
+//! It reads no clock and opens nothing: whoever runs it passes the time and the device.
+#![forbid(unsafe_code)]
+
+pub mod flights;
+pub mod gun;
+pub mod knee;
+pub mod questions;
+pub mod schedule;
+pub mod tally;
+
+pub use crate::flights::Flights;
+pub use crate::gun::{Gun, Setup, Turn};
+pub use crate::questions::{Order, Questions, QuestionsError};
+pub use crate::schedule::Schedule;
+pub use crate::tally::{Summary, Tally};

@@ -1,0 +1,394 @@
+//! What is asked: names and types, read from lines as dnsperf and kxdpgun read them, and the order in which they are asked.
+
+use dns_wire::header::{HEADER_LEN, flag};
+use dns_wire::{Class, NameBuf, NameError, Rtype};
+
+/// Stands for twelve letters and digits that are others in every question.
+const RANDOM: &str = "{random}";
+/// What they are chosen from.
+const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+const RANDOM_LEN: usize = 12;
+/// Questions that a pattern with a range stands for at most.
+const RANGE_MAX: u64 = 10_000_000;
+
+/// Questions, ready to be sent.
+#[derive(Clone, Debug)]
+pub struct Questions {
+    /// The octets of all: name, type, class.
+    octets: Vec<u8>,
+    entries: Vec<Entry>,
+    order: Picker,
+    /// What follows the question: the OPT record, or nothing.
+    tail: Vec<u8>,
+    flags: u16,
+    state: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    at: u32,
+    len: u16,
+    /// Where its random letters are, if it has some: behind the first octet of a name, so never at 0.
+    random_at: u16,
+}
+
+/// The order in which questions are asked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Order {
+    /// One after the other, and again from the first one on.
+    InTurn,
+    /// By chance, all as often as each other.
+    Random,
+    /// By chance, the one in place k with a weight of 1 / k to this power, as names are asked for in the world.
+    Zipf(f64),
+}
+
+#[derive(Clone, Debug)]
+enum Picker {
+    InTurn,
+    Random,
+    /// Upper bounds of chances, in order, as parts of 2^64.
+    Zipf(Vec<u64>),
+}
+
+/// What is said beside the question.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Manner {
+    /// Octets of answers that we say to take; `None`: no EDNS.
+    pub payload: Option<u16>,
+    /// DO: signatures are wanted.
+    pub dnssec: bool,
+    /// RD: recursion is wanted.
+    pub recursion: bool,
+}
+
+/// Why there are no questions.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QuestionsError {
+    /// A line's name is none.
+    #[error("line {line}: {text:?}: {error}")]
+    Name {
+        /// Which line, from 1 on.
+        line: usize,
+        /// The name.
+        text: String,
+        /// Why.
+        error: NameError,
+    },
+    /// A line's type is not known.
+    #[error("line {line}: {text:?} is no type of records")]
+    Type {
+        /// Which line.
+        line: usize,
+        /// The word.
+        text: String,
+    },
+    /// A line has more than a name and a type.
+    #[error("line {line}: more than a name and a type")]
+    Words {
+        /// Which line.
+        line: usize,
+    },
+    /// A range is none, or stands for too many.
+    #[error("line {line}: {{{text}}} is no range such as {{0-9999}}, of ten million at most")]
+    Range {
+        /// Which line.
+        line: usize,
+        /// What stands between the braces.
+        text: String,
+    },
+    /// There is no question.
+    #[error("there is no name in it")]
+    Empty,
+    /// There are too many.
+    #[error("more than 4 GiB of questions")]
+    TooMany,
+}
+
+impl Questions {
+    /// Reads lines of a name and a type; lines without a type ask for `default_type`. Empty lines, and those that begin with `#` or `;`, say
+    /// nothing. In a name `{random}` stands for twelve letters that are others each time, and `{0-9999}` for each of these numbers.
+    pub fn read(text: &str, default_type: Rtype) -> Result<Questions, QuestionsError> {
+        let mut questions = Questions {
+            octets: Vec::new(),
+            entries: Vec::new(),
+            order: Picker::InTurn,
+            tail: Vec::new(),
+            flags: 0,
+            state: 1,
+        };
+        for (line, words) in text.lines().enumerate().map(|(number, line)| (number + 1, line.trim())) {
+            if !words.is_empty() && !words.starts_with(['#', ';']) {
+                questions.read_line(line, words, default_type)?;
+            }
+        }
+        if questions.entries.is_empty() { Err(QuestionsError::Empty) } else { Ok(questions) }
+    }
+
+    fn read_line(&mut self, line: usize, words: &str, default_type: Rtype) -> Result<(), QuestionsError> {
+        let mut words = words.split_whitespace();
+        let name = words.next().unwrap_or_default();
+        let rtype = match words.next() {
+            None => default_type,
+            Some(word) => Rtype::from_text(word.as_bytes())
+                .ok_or_else(|| QuestionsError::Type { line, text: word.to_owned() })?,
+        };
+        if words.next().is_some() {
+            return Err(QuestionsError::Words { line });
+        }
+        match range_in(line, name)? {
+            None => self.add(line, name, rtype),
+            Some((before, range, behind)) => {
+                range.into_iter().try_for_each(|number| self.add(line, &format!("{before}{number}{behind}"), rtype))
+            }
+        }
+    }
+
+    fn add(&mut self, line: usize, name: &str, rtype: Rtype) -> Result<(), QuestionsError> {
+        let plain = name.replacen(RANDOM, &"a".repeat(RANDOM_LEN), 1);
+        let no_name = |error| QuestionsError::Name { line, text: name.to_owned(), error };
+        let wire = NameBuf::from_text(plain.as_bytes(), None)
+            .or_else(|error| match error {
+                // Without a dot at its end a name is meant from the root on, as everywhere but in zone files.
+                NameError::NoOrigin => NameBuf::from_text(format!("{plain}.").as_bytes(), None),
+                error => Err(error),
+            })
+            .map_err(no_name)?;
+        let octets = wire.as_name().as_bytes();
+        let random_at = name.find(RANDOM).map_or(0, |at| at + 1); // As many octets stand before it, and the first length.
+        let at = u32::try_from(self.octets.len()).map_err(|_| QuestionsError::TooMany)?;
+        self.octets.extend_from_slice(octets);
+        self.octets.extend_from_slice(&rtype.0.to_be_bytes());
+        self.octets.extend_from_slice(&Class::IN.0.to_be_bytes());
+        let len = (octets.len() + 4) as u16; // A name has 255 octets at most.
+        self.entries.push(Entry { at, len, random_at: random_at as u16 });
+        Ok(())
+    }
+
+    /// The same in this order. `seed` makes chance repeatable.
+    pub fn in_order(mut self, order: Order, seed: u64) -> Questions {
+        self.state = seed;
+        self.order = match order {
+            Order::InTurn => Picker::InTurn,
+            Order::Random => Picker::Random,
+            Order::Zipf(power) => Picker::Zipf(zipf(self.entries.len(), power)),
+        };
+        self
+    }
+
+    /// The same with this said beside them.
+    pub fn in_manner(mut self, manner: &Manner) -> Questions {
+        let payload = manner.payload.or(manner.dnssec.then_some(1232));
+        self.flags = if manner.recursion { flag::RD } else { 0 };
+        self.tail = payload.map_or_else(Vec::new, |payload| {
+            let [high, low] = payload.to_be_bytes();
+            let dnssec = if manner.dnssec { 0x80 } else { 0 };
+            vec![0, 0, 41, high, low, 0, 0, dnssec, 0, 0, 0] // RFC 6891, 6.1.2.
+        });
+        self
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none, which never is so.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The number of the next one.
+    pub fn pick(&mut self) -> u32 {
+        let count = self.entries.len() as u64;
+        self.state = self.state.wrapping_add(1);
+        let chosen = match &self.order {
+            Picker::InTurn => self.state % count,
+            Picker::Random => ((u128::from(mix(self.state)) * u128::from(count)) >> 64) as u64,
+            Picker::Zipf(bounds) => {
+                let chance = mix(self.state);
+                (bounds.partition_point(|bound| *bound < chance) as u64).min(count - 1)
+            }
+        };
+        chosen as u32
+    }
+
+    /// Writes a whole message into the front of `room`; returns its octets, or `None` if it does not fit. `number` chooses the random letters.
+    pub fn write(&self, question: u32, number: u64, id: u16, room: &mut [u8]) -> Option<usize> {
+        let entry = self.entries[question as usize];
+        let end = HEADER_LEN + usize::from(entry.len);
+        let message = room.get_mut(..end + self.tail.len())?;
+        let (id, flags) = (id.to_be_bytes(), self.flags.to_be_bytes());
+        let additional = u8::from(!self.tail.is_empty());
+        message[..HEADER_LEN].copy_from_slice(&[id[0], id[1], flags[0], flags[1], 0, 1, 0, 0, 0, 0, 0, additional]);
+        message[HEADER_LEN..end].copy_from_slice(self.octets(entry));
+        message[end..].copy_from_slice(&self.tail);
+        if entry.random_at != 0 {
+            let at = HEADER_LEN + usize::from(entry.random_at);
+            message[at..at + RANDOM_LEN].copy_from_slice(&letters(number));
+        }
+        Some(message.len())
+    }
+
+    /// Whether an answer repeats this question, in whatever case.
+    pub fn is_repeated(&self, question: u32, number: u64, answer: &[u8]) -> bool {
+        let entry = self.entries[question as usize];
+        let own = self.octets(entry);
+        let Some(echoed) = answer.get(HEADER_LEN..HEADER_LEN + own.len()) else { return false };
+        if entry.random_at == 0 {
+            return echoed.eq_ignore_ascii_case(own);
+        }
+        let random = usize::from(entry.random_at);
+        let behind = random + RANDOM_LEN;
+        echoed[..random].eq_ignore_ascii_case(&own[..random])
+            && echoed[random..behind].eq_ignore_ascii_case(&letters(number))
+            && echoed[behind..].eq_ignore_ascii_case(&own[behind..])
+    }
+
+    fn octets(&self, entry: Entry) -> &[u8] {
+        &self.octets[entry.at as usize..entry.at as usize + usize::from(entry.len)]
+    }
+}
+
+/// A name's first range: what stands before it, the numbers, what stands behind it.
+type Range<'n> = Option<(&'n str, std::ops::RangeInclusive<u64>, &'n str)>;
+
+fn range_in(line: usize, name: &str) -> Result<Range<'_>, QuestionsError> {
+    let Some((before, rest)) = name.split_once('{') else { return Ok(None) };
+    if rest.starts_with(&RANDOM[1..]) {
+        return match rest[RANDOM.len() - 1..].contains('{') {
+            true => Err(QuestionsError::Range { line, text: rest.to_owned() }),
+            false => Ok(None),
+        };
+    }
+    let no_range = |text: &str| QuestionsError::Range { line, text: text.to_owned() };
+    let (text, behind) = rest.split_once('}').ok_or_else(|| no_range(rest))?;
+    let ends = text.split_once('-').and_then(|(low, high)| Some((low.parse().ok()?, high.parse().ok()?)));
+    let (low, high): (u64, u64) = ends.ok_or_else(|| no_range(text))?;
+    if low > high || high - low >= RANGE_MAX || behind.contains('{') {
+        return Err(no_range(text));
+    }
+    Ok(Some((before, low..=high, behind)))
+}
+
+/// The upper bounds of the chances of `count` places.
+fn zipf(count: usize, power: f64) -> Vec<u64> {
+    let weights = (1..=count).map(|place| (place as f64).powf(-power));
+    let sums: Vec<f64> = weights
+        .scan(0.0, |sum, weight| {
+            *sum += weight;
+            Some(*sum)
+        })
+        .collect();
+    let all = sums.last().copied().unwrap_or(1.0);
+    sums.into_iter().map(|sum| (sum / all * u64::MAX as f64) as u64).collect()
+}
+
+/// A number that looks like chance's ("SplitMix64", 2014).
+fn mix(state: u64) -> u64 {
+    let mut mixed = state.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}
+
+fn letters(number: u64) -> [u8; RANDOM_LEN] {
+    let mut rest = mix(number);
+    std::array::from_fn(|_| {
+        let letter = LETTERS[(rest & 31) as usize];
+        rest >>= 5;
+        letter
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use dns_wire::Query;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<Questions, QuestionsError> {
+        Questions::read(text, Rtype::A)
+    }
+
+    /// What a server reads.
+    fn asked(questions: &Questions, question: u32, number: u64) -> (String, Rtype, Query) {
+        let mut room = [0; 512];
+        let len = questions.write(question, number, 7, &mut room).unwrap();
+        let query = Query::parse(&room[..len]).unwrap();
+        assert!(questions.is_repeated(question, number, &room[..len]));
+        (query.qname(&room).to_string(), query.qtype, query)
+    }
+
+    #[test]
+    fn lines_are_names_with_and_without_types() {
+        let questions = read("# a comment\n\nexample.org\nwww.example.org. AAAA\n  . NS\n").unwrap();
+        assert_eq!(questions.len(), 3);
+        let names = [0, 1, 2].map(|number| asked(&questions, number, 0)).map(|(name, rtype, _)| (name, rtype));
+        let expected = [("example.org.", Rtype::A), ("www.example.org.", Rtype::AAAA), (".", Rtype::NS)];
+        assert_eq!(names, expected.map(|(name, rtype)| (name.to_owned(), rtype)));
+    }
+
+    #[test]
+    fn wrong_lines_are_errors_with_their_number() {
+        let error = |text: &str| read(text).unwrap_err().to_string();
+        assert_eq!(error("a.example\nb..example"), "line 2: \"b..example\": a label is empty");
+        assert_eq!(error("a.example HOST"), "line 1: \"HOST\" is no type of records");
+        assert_eq!(error("a.example A IN"), "line 1: more than a name and a type");
+        assert_eq!(error("# nothing"), "there is no name in it");
+        for range in ["{9-1}", "{x}", "{1-2", "{0-99999999}", "{1-2}{3-4}", "{random}{random}"] {
+            assert!(error(&format!("h{range}.example")).contains("is no range"), "{range}");
+        }
+    }
+
+    #[test]
+    fn a_range_stands_for_each_of_its_numbers() {
+        let questions = read("host{8-11}.example AAAA").unwrap();
+        let names: Vec<String> = (0..4).map(|number| asked(&questions, number, 0).0).collect();
+        assert_eq!(names, ["host8.example.", "host9.example.", "host10.example.", "host11.example."]);
+    }
+
+    #[test]
+    fn random_letters_are_others_each_time_and_known_again() {
+        let questions = read("{random}.example\nwww-{random}x.a.example").unwrap();
+        let (first, second) = (asked(&questions, 0, 1).0, asked(&questions, 0, 2).0);
+        assert!(first != second && first.len() == RANDOM_LEN + ".example.".len(), "{first} {second}");
+        let within = asked(&questions, 1, 3).0;
+        assert!(within.starts_with("www-") && within.ends_with("x.a.example."), "{within}");
+        let mut room = [0; 512];
+        let len = questions.write(1, 3, 7, &mut room).unwrap();
+        assert!(!questions.is_repeated(1, 4, &room[..len]), "the letters of another question");
+    }
+
+    #[test]
+    fn what_is_said_beside_the_question() {
+        let manner = Manner { payload: Some(1400), dnssec: true, recursion: true };
+        let (.., query) = asked(&read("example").unwrap().in_manner(&manner), 0, 0);
+        let edns = query.edns.unwrap();
+        assert_eq!((edns.payload_size, edns.dnssec_ok, query.flags & flag::RD), (1400, true, flag::RD));
+        let (.., plain) = asked(&read("example").unwrap().in_manner(&Manner::default()), 0, 0);
+        assert_eq!((plain.edns, plain.flags), (None, 0));
+    }
+
+    /// How often each is asked, of 100 000 questions.
+    fn shares(order: Order) -> Vec<u32> {
+        let mut questions = read("h{1-100}.example").unwrap().in_order(order, 42);
+        let mut counts = vec![0; 100];
+        (0..100_000).for_each(|_| counts[questions.pick() as usize] += 1);
+        counts
+    }
+
+    #[test]
+    fn orders_are_what_they_say() {
+        assert!(shares(Order::InTurn).iter().all(|count| *count == 1000));
+        assert!(shares(Order::Random).iter().all(|count| (800..1200).contains(count)));
+        let zipf = shares(Order::Zipf(1.0));
+        // The first has a share of 1 / H(100) = 0.193, the tenth a tenth of that.
+        assert!((18_500..20_100).contains(&zipf[0]) && (1750..2120).contains(&zipf[9]), "{zipf:?}");
+    }
+
+    #[test]
+    fn a_question_that_does_not_fit_is_not_written() {
+        assert_eq!(read("example").unwrap().write(0, 0, 0, &mut [0; 20]), None);
+    }
+}

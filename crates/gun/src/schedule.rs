@@ -1,0 +1,79 @@
+//! When questions are due: at a fixed rate, whatever happens.
+
+use clock::{Duration, Instant};
+
+/// Nanoseconds of a second.
+const SECOND: u128 = 1_000_000_000;
+
+/// Questions at a fixed rate for a while.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    start: Instant,
+    rate: u32,
+    /// How many are due altogether.
+    count: u64,
+    /// How many were taken.
+    taken: u64,
+}
+
+impl Schedule {
+    /// `rate` questions a second, from `start` on, for this time.
+    pub fn new(start: Instant, rate: u32, length: Duration) -> Schedule {
+        let count = u128::from(rate) * length.as_nanos() as u128 / SECOND;
+        Schedule { start, rate, count: count as u64, taken: 0 }
+    }
+
+    /// When the next question is due; `None` if all have been.
+    pub fn next_due(&self) -> Option<Instant> {
+        (self.taken < self.count).then(|| {
+            let nanos = u128::from(self.taken) * SECOND / u128::from(self.rate);
+            self.start + Duration::from_nanos(nanos as u64)
+        })
+    }
+
+    /// The next question, if it is due by now.
+    pub fn take(&mut self, now: Instant) -> Option<Instant> {
+        let due = self.next_due().filter(|due| *due <= now)?;
+        self.taken += 1;
+        Some(due)
+    }
+
+    /// How many were taken, and how many there are.
+    pub fn progress(&self) -> (u64, u64) {
+        (self.taken, self.count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(micros: u64) -> Instant {
+        Instant::from_nanos(micros * 1000)
+    }
+
+    #[test]
+    fn questions_are_due_at_equal_distances_and_not_before() {
+        let mut schedule = Schedule::new(at(50), 100_000, Duration::from_millis(1));
+        assert_eq!(schedule.take(at(49)), None);
+        assert_eq!(schedule.take(at(50)), Some(at(50)));
+        assert_eq!(schedule.take(at(59)), None);
+        assert_eq!(schedule.next_due(), Some(at(60)));
+    }
+
+    #[test]
+    fn who_is_late_still_has_all_of_them_to_send_each_with_its_own_time() {
+        let mut schedule = Schedule::new(at(0), 1000, Duration::from_millis(3));
+        let late: Vec<Instant> = std::iter::from_fn(|| schedule.take(at(1_000_000))).collect();
+        assert_eq!(late, [at(0), at(1000), at(2000)]);
+        assert_eq!((schedule.next_due(), schedule.progress()), (None, (3, 3)));
+    }
+
+    #[test]
+    fn rates_that_do_not_divide_a_second_lose_nothing_over_time() {
+        let schedule = Schedule::new(at(0), 3_333_333, Duration::from_secs(3600));
+        assert_eq!(schedule.progress().1, 3_333_333 * 3600);
+        let late = Schedule { taken: 3_333_333 * 3599, ..schedule };
+        assert_eq!(late.next_due(), Some(at(3599 * 1_000_000)));
+    }
+}

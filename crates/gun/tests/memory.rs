@@ -1,0 +1,148 @@
+//! Whole loads over a wire in memory, against servers that are made up.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use clock::{Duration, Instant};
+use device::memory::{self, MemoryDevice};
+use device::{Burst, Device};
+use dns_wire::Rtype;
+use gun::questions::Manner;
+use gun::{Gun, Order, Questions, Schedule, Setup, Summary};
+use wire::{ChecksumPolicy, Endpoints, Envelope, parse_udp, write_udp};
+
+const RATE: u32 = 100_000;
+const LENGTH: Duration = Duration::from_millis(100);
+const EARNEST: ChecksumPolicy = ChecksumPolicy { verified: false, accept_partial: false };
+
+/// What a server makes of the message of a question; it answers with what is left in it, if it says so.
+type Server<'s> = dyn FnMut(&mut Vec<u8>) -> bool + 's;
+
+/// A load of 10 000 questions by three ports, a microsecond a turn, to a server that looks each 20 microseconds.
+fn load(questions: &str, server: &mut Server<'_>) -> Summary {
+    load_with_pause(questions, 0..0, server)
+}
+
+/// The same to a server that does not look in these milliseconds.
+fn load_with_pause(questions: &str, pause: Range<u64>, server: &mut Server<'_>) -> Summary {
+    let wire = memory::Config { frames: 16_384, ring: 8192, ..memory::Config::default() };
+    let (mut left, mut right) = memory::pair(&wire);
+    let (client, mut far) = (left.remove(0), right.remove(0));
+    let way = |port: u16| {
+        let ends = (([192, 0, 2, 1], port).into(), ([192, 0, 2, 2], 53).into());
+        Envelope::untagged(Endpoints::new(ends.0, ends.1).unwrap())
+    };
+    let questions = Questions::read(questions, Rtype::A).unwrap();
+    let setup = Setup {
+        ways: [4001, 4002, 4003].map(way).into(),
+        questions: questions.in_order(Order::Random, 7).in_manner(&Manner::default()),
+        schedule: Schedule::new(Instant::from_nanos(0), RATE, LENGTH),
+        queues: 1,
+    };
+    let mut gun = Gun::new(client, setup, Instant::from_nanos(0));
+    let end = LENGTH + Duration::from_millis(1);
+    for micros in 0..end.as_micros() {
+        let now = Instant::from_nanos(micros * 1000);
+        let turn = gun.turn(now);
+        gun.tally().on_time(Duration::from_micros(1), !turn.was_idle());
+        if micros % 20 == 0 && !pause.contains(&(micros / 1000)) {
+            answer(&mut far, server, now);
+        }
+    }
+    gun.finish(RATE, LENGTH).0
+}
+
+fn answer(device: &mut MemoryDevice, server: &mut Server<'_>, now: Instant) {
+    let mut burst = Burst::new();
+    while device.rx_burst(&mut burst, now) > 0 {
+        let mut answers = Burst::new();
+        for mut frame in burst.drain(..) {
+            let headers = parse_udp(frame.bytes(), EARNEST).expect("whole packets with right checksums");
+            let (client, own) = (headers.source(frame.bytes()), headers.destination(frame.bytes()));
+            let mut message = frame.bytes()[headers.payload_range()].to_vec();
+            message[2] |= 0x80;
+            if server(&mut message) {
+                let way = Envelope::untagged(Endpoints::new(own, client).unwrap());
+                let len = write_udp(frame.bytes_and_tailroom_mut(), &way, &message).unwrap();
+                frame.set_len(len);
+                answers.push(frame);
+            } else {
+                device.release(frame);
+            }
+        }
+        device.tx_burst(&mut answers, now);
+        assert!(answers.is_empty());
+    }
+}
+
+#[test]
+fn every_question_is_sent_when_it_is_due_and_its_answer_timed() {
+    let mut names = BTreeSet::new();
+    let summary = load("h{1-50}.example\n{random}.example AAAA", &mut |message| {
+        names.insert(message[12..].to_vec());
+        true
+    });
+    assert_eq!((summary.counts.sent, summary.counts.answered, summary.lost), (10_000, 10_000, 0));
+    assert_eq!((summary.counts.mismatched, summary.counts.unexpected, summary.counts.malformed), (0, 0, 0));
+    assert_eq!(summary.bottleneck, None);
+    assert_eq!(summary.rcodes, [(0, 10_000)].into());
+    assert!(summary.latency_us.max <= 40.0 && summary.lag_us.max <= 1.0, "{summary:?}");
+    assert!(names.len() > 100, "random names among them: {}", names.len());
+}
+
+#[test]
+fn what_a_server_does_not_answer_is_lost() {
+    let mut number = 0;
+    let summary = load("example", &mut |_| {
+        number += 1;
+        number % 4 != 0
+    });
+    assert_eq!((summary.counts.answered, summary.lost), (7500, 2500));
+}
+
+/// A client that waits for its answers would have one question under way in the pause, and one long time among ten thousand.
+#[test]
+fn a_pause_shows_in_the_times_of_all_questions_that_were_due_in_it() {
+    let summary = load_with_pause("example", 20..60, &mut |_| true);
+    assert_eq!((summary.counts.sent, summary.lost), (10_000, 0));
+    let latency = summary.latency_us;
+    assert!(latency.p50 < 100.0, "more than half were not due in the pause: {latency:?}");
+    assert!((28_000.0..32_000.0).contains(&latency.p90) && latency.max > 39_000.0, "{latency:?}");
+}
+
+#[test]
+fn wrong_answers_are_counted_and_are_no_answers() {
+    let other_name = load("example", &mut |message| {
+        message[13] = b'x';
+        true
+    });
+    assert_eq!(other_name.counts.mismatched, 10_000_u64.div_ceil(64), "of the sample all");
+    let other_id = load("example", &mut |message| {
+        message[0] ^= 0x80;
+        true
+    });
+    assert_eq!((other_id.counts.unexpected, other_id.lost), (10_000, 10_000));
+    let question = load("example", &mut |message| {
+        message[2] &= !0x80;
+        true
+    });
+    assert_eq!((question.counts.malformed, question.lost), (10_000, 10_000));
+    let short = load("example", &mut |message| {
+        message.truncate(3);
+        true
+    });
+    assert_eq!(short.counts.malformed, 10_000);
+}
+
+#[test]
+fn codes_and_cut_answers_are_counted() {
+    let mut number = 0;
+    let summary = load("example", &mut |message| {
+        number += 1;
+        message[3] = if number % 2 == 0 { 3 } else { 5 };
+        message[2] |= 2;
+        true
+    });
+    assert_eq!(summary.rcodes, [(3, 5000), (5, 5000)].into());
+    assert_eq!(summary.counts.truncated, 10_000);
+}
