@@ -5,6 +5,7 @@
 
 mod dns;
 mod generate;
+mod gun;
 mod logging;
 mod observe;
 mod output;
@@ -59,6 +60,11 @@ enum Command {
     /// `sidestep capture -w - tcp port 80 | tcpdump -n -r -`, or `| wireshark -k -i -`.
     #[command(verbatim_doc_comment)]
     Capture(observe::Capture),
+    /// Load servers, and say how much they carry.
+    Gun {
+        #[command(subcommand)]
+        command: gun::Command,
+    },
     /// Write man pages and completions.
     #[command(hide = true)]
     Generate(generate::Generate),
@@ -75,6 +81,7 @@ fn main() -> ExitCode {
         Command::Metrics(options) => observe::metrics(&options),
         Command::Trace(options) => observe::trace(&options),
         Command::Capture(options) => observe::capture(&options),
+        Command::Gun { command } => gun::run(&command),
         Command::Generate(options) => generate::generate(&options, Arguments::command()),
     };
     match outcome {

@@ -94,7 +94,8 @@ mod tests {
     #[test]
     fn an_answer_ends_its_question_once() {
         let mut flights = Flights::new(3);
-        let places: Vec<Place> = (0..4 * RUN).map(|number| flights.begin(at(number), number as u32)).collect();
+        let places: Vec<Place> =
+            (0..4 * RUN).map(|number| flights.begin(at(number), number as u32)).collect();
         let ports: Vec<usize> = places.iter().step_by(RUN as usize).map(|place| place.port).collect();
         assert_eq!(ports, [0, 1, 2, 0], "they take turns");
         let asked = places[50];

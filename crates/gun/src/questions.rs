@@ -138,9 +138,9 @@ impl Questions {
         }
         match range_in(line, name)? {
             None => self.add(line, name, rtype),
-            Some((before, range, behind)) => {
-                range.into_iter().try_for_each(|number| self.add(line, &format!("{before}{number}{behind}"), rtype))
-            }
+            Some((before, range, behind)) => range
+                .into_iter()
+                .try_for_each(|number| self.add(line, &format!("{before}{number}{behind}"), rtype)),
         }
     }
 
@@ -220,7 +220,8 @@ impl Questions {
         let message = room.get_mut(..end + self.tail.len())?;
         let (id, flags) = (id.to_be_bytes(), self.flags.to_be_bytes());
         let additional = u8::from(!self.tail.is_empty());
-        message[..HEADER_LEN].copy_from_slice(&[id[0], id[1], flags[0], flags[1], 0, 1, 0, 0, 0, 0, 0, additional]);
+        message[..HEADER_LEN]
+            .copy_from_slice(&[id[0], id[1], flags[0], flags[1], 0, 1, 0, 0, 0, 0, 0, additional]);
         message[HEADER_LEN..end].copy_from_slice(self.octets(entry));
         message[end..].copy_from_slice(&self.tail);
         if entry.random_at != 0 {
@@ -324,7 +325,8 @@ mod tests {
     fn lines_are_names_with_and_without_types() {
         let questions = read("# a comment\n\nexample.org\nwww.example.org. AAAA\n  . NS\n").unwrap();
         assert_eq!(questions.len(), 3);
-        let names = [0, 1, 2].map(|number| asked(&questions, number, 0)).map(|(name, rtype, _)| (name, rtype));
+        let names =
+            [0, 1, 2].map(|number| asked(&questions, number, 0)).map(|(name, rtype, _)| (name, rtype));
         let expected = [("example.org.", Rtype::A), ("www.example.org.", Rtype::AAAA), (".", Rtype::NS)];
         assert_eq!(names, expected.map(|(name, rtype)| (name.to_owned(), rtype)));
     }

@@ -1,0 +1,124 @@
+//! One load: the loop around the generator.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clock::{Duration, Instant};
+use device::Device;
+use engine::Clock;
+use gun::{Gun, Questions, Schedule, Setup, Summary};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use wire::Envelope;
+
+use super::text::Live;
+
+/// A timer of the kernel may be so late: it sleeps until then before a question is due, and then waits awake.
+const AWAKE_BEFORE: Duration = Duration::from_micros(200);
+/// It sleeps so long at most, to notice that it is to stop.
+const SLEEP_MAX: Duration = Duration::from_millis(100);
+
+/// A device with the ways to a server, for one load after the other.
+pub(crate) struct Range {
+    /// The device, for people.
+    pub(crate) description: String,
+    /// Set when the load is to end.
+    pub(crate) stop: Arc<AtomicBool>,
+    /// `None` while a load has it.
+    device: Option<Box<dyn Device>>,
+    ways: Vec<Envelope>,
+    queues: u16,
+    clock: Clock,
+    /// What must live as long as the device.
+    _keep: Box<dyn Any>,
+}
+
+impl Range {
+    pub(super) fn new(
+        device: Box<dyn Device>,
+        description: String,
+        ways: Vec<Envelope>,
+        queues: u16,
+        keep: impl Any,
+    ) -> Range {
+        let (stop, clock) = (Arc::default(), Clock::start());
+        Range { description, stop, device: Some(device), ways, queues, clock, _keep: Box::new(keep) }
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Asks `rate` questions a second for `length`, and waits for the last answers.
+    pub(crate) fn fire(
+        &mut self,
+        questions: &Questions,
+        (rate, length, patience): (u32, Duration, Duration),
+        mut live: Live,
+    ) -> anyhow::Result<Summary> {
+        let start = self.clock.now();
+        let schedule = Schedule::new(start, rate, length);
+        let setup =
+            Setup { ways: self.ways.clone(), questions: questions.clone(), schedule, queues: self.queues };
+        let device = self.device.take().expect("one load has ended before the next one begins");
+        let mut gun = Gun::new(device, setup, start);
+        let sent_until = self.send(&mut gun, start + length, &mut live)?;
+        let deadline = self.clock.now() + patience;
+        while gun.under_way() > 0 && self.clock.now() < deadline && !self.is_stopped() {
+            let now = self.clock.now();
+            if gun.turn(now).was_idle() {
+                sleep(gun.device(), Duration::from_millis(1))?;
+            }
+        }
+        live.end();
+        let (summary, device) = gun.finish(rate, sent_until.since(start));
+        self.device = Some(device);
+        Ok(summary)
+    }
+
+    /// Until the load is over; when it was.
+    fn send(&self, gun: &mut Gun<Box<dyn Device>>, end: Instant, live: &mut Live) -> anyhow::Result<Instant> {
+        let mut before = self.clock.now();
+        let mut was_busy = false;
+        loop {
+            let now = self.clock.now();
+            gun.tally().on_time(now.since(before), was_busy);
+            before = now;
+            if now >= end && gun.next_due().is_none() || self.is_stopped() {
+                return Ok(now);
+            }
+            // A load whose generator cannot keep up ends in time all the same.
+            if now >= end + (SLEEP_MAX + SLEEP_MAX) {
+                return Ok(now);
+            }
+            let turn = gun.turn(now);
+            was_busy = !turn.was_idle();
+            if let Some(second) = gun.tally().end_seconds(now) {
+                live.show(second);
+            }
+            if turn.was_idle() {
+                let due = gun.next_due().unwrap_or(end);
+                let time = due.since(now).min(SLEEP_MAX);
+                if time > AWAKE_BEFORE {
+                    sleep(gun.device(), Duration::from_nanos(time.as_nanos() - AWAKE_BEFORE.as_nanos()))?;
+                }
+            }
+        }
+    }
+}
+
+/// Until a packet comes, for `time` at most.
+fn sleep(device: &mut Box<dyn Device>, time: Duration) -> anyhow::Result<()> {
+    if !device.prepare_wait() {
+        return Ok(());
+    }
+    let mut fds = Vec::new();
+    device.wait_fds(&mut fds);
+    let mut fds: Vec<PollFd<'_>> =
+        fds.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+    let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
+    match poll(&mut fds, Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,224 @@
+//! The command line.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use clock::Duration;
+use dns_wire::Rtype;
+use gun::flights::PORTS_MAX;
+use gun::questions::Manner;
+use gun::{Order, Questions};
+
+/// Questions a second at most.
+const RATE_MAX: f64 = 100e6;
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Dns {
+    /// Where to: an address, with a port if that is not 53.
+    #[arg(value_name = "SERVER", value_parser = server)]
+    pub(crate) server: SocketAddr,
+
+    /// What to ask: a file with a name and a type in each line, as dnsperf reads it. `-` is stdin.
+    #[arg(long, value_name = "FILE", conflicts_with = "name")]
+    names: Option<PathBuf>,
+
+    /// What to ask: a name. `{random}` in it stands for twelve letters that are others each time, `{0-9999}` for each of these numbers.
+    #[arg(long, value_name = "NAME", default_value = "example.org")]
+    name: String,
+
+    /// The type of what has none.
+    #[arg(long = "type", value_name = "TYPE", default_value = "A", value_parser = rtype)]
+    rtype: Rtype,
+
+    /// In which order to ask: `turn`, `random`, or `zipf`, `zipf=POWER`, the first ones most often.
+    #[arg(long, value_name = "ORDER", default_value = "turn", value_parser = order)]
+    order: Order,
+
+    /// Questions a second: 1000, 250k, 1.5M. With --find-knee those to begin with.
+    #[arg(long, value_name = "RATE", default_value = "1000", value_parser = rate)]
+    pub(crate) rate: u32,
+
+    /// How long to ask.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    duration: Duration,
+
+    /// Search the largest rate of which the server answers 98 %.
+    #[arg(long)]
+    pub(crate) find_knee: bool,
+
+    /// How long each step of the search takes.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time)]
+    step: Duration,
+
+    /// How long to wait for the last answers.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
+    timeout: Duration,
+
+    /// Ports to ask from: servers spread clients over their threads by them.
+    #[arg(long, value_name = "COUNT", default_value = "64", value_parser = clap::value_parser!(u16).range(1..=PORTS_MAX as i64))]
+    pub(crate) ports: u16,
+
+    /// Ask by AF_XDP on this interface, which takes root. Without it, by kernel sockets.
+    #[arg(long, value_name = "IF")]
+    pub(crate) device: Option<String>,
+
+    /// Set DO: ask for signatures.
+    #[arg(long)]
+    dnssec: bool,
+
+    /// Set RD: ask for recursion.
+    #[arg(long)]
+    recursion: bool,
+
+    /// Take answers of so many octets (EDNS) [default: no EDNS; 1232 with --dnssec].
+    #[arg(long, value_name = "OCTETS", value_parser = clap::value_parser!(u16).range(512..))]
+    payload: Option<u16>,
+
+    /// Repeat chance: the same seed asks the same questions in the same order.
+    #[arg(long, value_name = "NUMBER", default_value = "1")]
+    seed: u64,
+
+    /// Write the report as JSON. `-` is stdout.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Write the report as a page that needs nothing else.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+
+    /// The server is yours, though its address is a public one.
+    #[arg(long)]
+    pub(crate) yes_i_own_it: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Compare {
+    /// A report as JSON.
+    #[arg(value_name = "FIRST")]
+    pub(crate) first: PathBuf,
+
+    /// Another one.
+    #[arg(value_name = "SECOND")]
+    pub(crate) second: PathBuf,
+
+    /// Write both as a page that needs nothing else.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+}
+
+impl Dns {
+    pub(crate) fn questions(&self) -> anyhow::Result<Questions> {
+        let (text, origin) = match &self.names {
+            None => (self.name.clone(), "--name".to_owned()),
+            Some(path) if path.as_os_str() == "-" => {
+                (std::io::read_to_string(std::io::stdin())?, "stdin".to_owned())
+            }
+            Some(path) => {
+                let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+                (text, path.display().to_string())
+            }
+        };
+        let manner = Manner { payload: self.payload, dnssec: self.dnssec, recursion: self.recursion };
+        let questions = Questions::read(&text, self.rtype).context(origin)?;
+        Ok(questions.in_order(self.order, self.seed).in_manner(&manner))
+    }
+
+    /// What is asked, for people.
+    pub(crate) fn subject(&self) -> String {
+        match &self.names {
+            Some(path) => path.display().to_string(),
+            None => format!("{} {}", self.name, self.rtype),
+        }
+    }
+
+    pub(crate) fn length(&self) -> Duration {
+        self.duration
+    }
+
+    pub(crate) fn step(&self) -> Duration {
+        self.step
+    }
+
+    pub(crate) fn patience(&self) -> Duration {
+        self.timeout
+    }
+}
+
+fn server(text: &str) -> Result<SocketAddr, String> {
+    let address = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 53));
+    address
+        .or_else(|_| text.parse())
+        .map_err(|_| "no address such as 192.0.2.1, 192.0.2.1:53 or [2001:db8::1]:53".to_owned())
+}
+
+fn rtype(text: &str) -> Result<Rtype, String> {
+    Rtype::from_text(text.as_bytes()).ok_or_else(|| "no type of records".to_owned())
+}
+
+fn order(text: &str) -> Result<Order, String> {
+    match text.split_once('=') {
+        None if text == "turn" => Ok(Order::InTurn),
+        None if text == "random" => Ok(Order::Random),
+        None if text == "zipf" => Ok(Order::Zipf(1.0)),
+        Some(("zipf", power)) => match power.parse() {
+            Ok(power) if (0.0..=10.0).contains(&power) => Ok(Order::Zipf(power)),
+            _ => Err("the power is a number from 0 to 10".to_owned()),
+        },
+        _ => Err("none of turn, random, zipf and zipf=POWER".to_owned()),
+    }
+}
+
+fn rate(text: &str) -> Result<u32, String> {
+    read_rate(text).map_err(|error| error.to_string())
+}
+
+fn read_rate(text: &str) -> anyhow::Result<u32> {
+    let (number, factor) = match text.as_bytes().last() {
+        Some(b'k') => (&text[..text.len() - 1], 1e3),
+        Some(b'M') => (&text[..text.len() - 1], 1e6),
+        _ => (text, 1.0),
+    };
+    let rate = number.parse::<f64>().context("no rate such as 1000, 250k or 1.5M")? * factor;
+    if !(1.0..=RATE_MAX).contains(&rate) {
+        bail!("a rate is 1 to 100M questions a second");
+    }
+    Ok(rate as u32)
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let nanos = u64::try_from(time.as_nanos()).map_err(|_| "that is too long".to_owned())?;
+    if nanos == 0 { Err("a time above zero".to_owned()) } else { Ok(Duration::from_nanos(nanos)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_have_suffixes_and_bounds() {
+        assert_eq!(
+            ["1", "250k", "1.5M", "100M"].map(|text| rate(text).unwrap()),
+            [1, 250_000, 1_500_000, 100_000_000]
+        );
+        for text in ["", "k", "0", "-5", "101M", "many", "nan", "1K"] {
+            assert!(rate(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn servers_have_port_53_unless_they_have_another() {
+        assert_eq!(server("192.0.2.1").unwrap(), "192.0.2.1:53".parse().unwrap());
+        assert_eq!(server("2001:db8::1").unwrap(), "[2001:db8::1]:53".parse().unwrap());
+        assert_eq!(server("192.0.2.1:5300").unwrap(), "192.0.2.1:5300".parse().unwrap());
+        assert!(server("ns1.example").is_err());
+    }
+
+    #[test]
+    fn orders_are_named() {
+        assert_eq!(order("zipf=1.2"), Ok(Order::Zipf(1.2)));
+        assert!(["", "sorted", "zipf=x", "zipf=-1", "turn=1"].into_iter().all(|text| order(text).is_err()));
+    }
+}
