@@ -45,6 +45,22 @@ pub enum Fault {
     LoopbackSubnet,
     /// A client's subnet is passed on, and the answer given to all.
     IgnoresScope,
+    /// A client's subnet is passed on; answers for IPv6 are given to all.
+    IgnoresScopeOfSix,
+    /// A client's subnet is passed on; no answer for a network is used again. No fault but for that.
+    NeverReuses,
+    /// A client's subnet is passed on, and answers are kept as they should be: no fault but for the first.
+    PassesSubnet,
+    /// Clients' networks are told, of those that do not want it, too.
+    IgnoresOptOut,
+    /// Clients' whole addresses are told.
+    TellsWhole,
+    /// Another server stands in front of it, which answers odd questions by itself.
+    Fronted,
+    /// A cache in front of its own has another bound of TTLs.
+    TwoCaches,
+    /// It has two caches side by side.
+    SideBySide,
     /// Questions leave from another country.
     Abroad,
     /// The slowest server is asked.
@@ -115,12 +131,18 @@ pub enum Fault {
     FailsAll,
 }
 
+/// Those that pass a client's subnet on.
+const PASSES_SUBNET: [Fault; 4] =
+    [Fault::IgnoresScope, Fault::IgnoresScopeOfSix, Fault::NeverReuses, Fault::PassesSubnet];
+
 /// A name outside of the audit zone, and its address.
 pub const WORLD: (&str, Ipv4Addr) = ("www.example.", Ipv4Addr::new(198, 51, 100, 80));
 
 /// Where its questions come from, and where those of one abroad do.
 pub const EGRESS: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 53)), IpAddr::V4(Ipv4Addr::new(198, 51, 100, 53))];
+/// Where its clients are.
+const CLIENT: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 0);
 /// The address that it lies with.
 const LIE: [u8; 4] = [203, 0, 113, 9];
 const NEAR_LIE: [u8; 4] = [77, 0, 0, 1];
@@ -129,6 +151,7 @@ const OWN_MS: u64 = 1;
 const FAR_MS: u64 = 150;
 /// What it adds to a client's part of a cookie.
 const COOKIE: &[u8] = b"of liars";
+const CHAOS: Class = Class(3);
 const RA: u16 = 0x0080;
 const AD: u16 = 0x0020;
 const WEEK_S: u32 = 604_800;
@@ -139,13 +162,16 @@ const UDP_MAX: usize = 1232;
 /// The resolver.
 pub struct Liar {
     fault: Option<Fault>,
-    cache: BTreeMap<(Vec<u8>, u16, Option<IpAddr>), Entry>,
+    cache: BTreeMap<Key, Entry>,
     servers: Servers,
     /// Names that have failed.
     failed: bool,
     seed: u64,
     next_id: u16,
 }
+
+/// Name, type, for whom (a network, and when it asked if that matters), and in which of its caches.
+type Key = (Vec<u8>, u16, Option<(IpAddr, u64)>, u64);
 
 /// The authority of the audit zone, and its log.
 pub struct Upstream {
@@ -193,6 +219,9 @@ impl Liar {
         upstream: &mut Upstream,
         now_ms: u64,
     ) -> Option<(Vec<u8>, u64)> {
+        if let Some(answer) = fronted(message).filter(|_| self.has(Fault::Fronted)) {
+            return Some((answer, OWN_MS));
+        }
         let query = Query::parse(message).ok()?;
         let name = NameBuf::from(query.qname(message));
         if self.is_deaf(name.as_name(), via) {
@@ -234,7 +263,8 @@ impl Liar {
         match self.fault {
             Some(Fault::TellsVersion) if is_version => Some(says("Liar 1.2.3")),
             Some(Fault::PosesAsAnother) if is_version => Some(says("unbound")),
-            _ if query.qclass != Class::IN => Some(fails(Rcode::Refused)),
+            _ if query.qclass == CHAOS => Some(fails(Rcode::Refused)),
+            _ if query.qclass != Class::IN || query.qtype == Rtype::AXFR => Some(fails(Rcode::ServFail)),
             Some(Fault::Refuses) => Some(fails(Rcode::Refused)),
             Some(Fault::FailsAll) => Some(fails(Rcode::ServFail)),
             _ if is_world && query.qtype != Rtype::A => Some(Answer::default()),
@@ -255,8 +285,14 @@ impl Liar {
         answer: &mut Answer,
     ) -> u64 {
         let subnet = query.option(message, edns::CLIENT_SUBNET).and_then(Subnet::parse);
-        let subnet = subnet.filter(|_| self.has(Fault::IgnoresScope));
-        let key = (name.as_bytes().to_ascii_lowercase(), query.qtype.0, None);
+        let side = if self.has(Fault::SideBySide) { self.random() % 2 } else { 0 };
+        let subnet = subnet.filter(|_| PASSES_SUBNET.iter().any(|fault| self.has(*fault)));
+        let key = (
+            name.as_bytes().to_ascii_lowercase(),
+            query.qtype.0,
+            self.network(subnet.as_ref(), name, now_ms),
+            side,
+        );
         let spec = name.labels().find_map(Spec::parse);
         let known = self.cache.get(&key).cloned();
         if let Some(entry) = known.as_ref().filter(|entry| now_ms < entry.expires_ms) {
@@ -292,10 +328,22 @@ impl Liar {
         fetched.took_ms
     }
 
+    /// For whom an answer is kept: for a network, or for all. It reads the scope of answers in their names.
+    fn network(&self, subnet: Option<&Subnet>, name: Name<'_>, now_ms: u64) -> Option<(IpAddr, u64)> {
+        let scope = name.labels().find_map(Spec::parse).and_then(|spec| spec.scope).unwrap_or(0);
+        let address = subnet?.address;
+        let is_for_all = scope == 0
+            || self.has(Fault::IgnoresScope)
+            || self.has(Fault::IgnoresScopeOfSix) && address.is_ipv6();
+        match self.has(Fault::NeverReuses) {
+            true => Some((address, now_ms)),
+            false => (!is_for_all).then_some((address, 0)),
+        }
+    }
+
     /// Whether expired data goes out before anybody is asked.
     fn serves_at_once(&self, spec: Option<&Spec>, now_ms: u64) -> bool {
-        let is_slow =
-            spec.is_some_and(|spec| matches!(spec.behaviour(0, 99, now_ms), Some(Behaviour::Slow(500..))));
+        let is_slow = spec.is_some_and(|spec| matches!(spec.behaviour(now_ms), Some(Behaviour::Slow(500..))));
         self.has(Fault::ServesExpired)
             || self.has(Fault::NeverRefreshes)
             || self.has(Fault::Impatient) && is_slow
@@ -307,16 +355,16 @@ impl Liar {
 
     fn remaining(&self, entry: &Entry, now_ms: u64) -> u32 {
         let elapsed = (now_ms.saturating_sub(entry.stored_ms) / 1000) as u32;
-        if self.has(Fault::FrozenTtl) { entry.ttl } else { entry.ttl.saturating_sub(elapsed) }
+        let remaining = entry.ttl.saturating_sub(elapsed);
+        match self.fault {
+            Some(Fault::FrozenTtl) => entry.ttl,
+            Some(Fault::TwoCaches) if now_ms > entry.stored_ms => remaining + 60,
+            _ => remaining,
+        }
     }
 
     /// Stores what came.
-    fn keep(
-        &mut self,
-        key: (Vec<u8>, u16, Option<IpAddr>),
-        reply: Option<Reply>,
-        now_ms: u64,
-    ) -> Option<Entry> {
+    fn keep(&mut self, key: Key, reply: Option<Reply>, now_ms: u64) -> Option<Entry> {
         let reply = reply?;
         let is_negative = reply.answers.is_empty();
         let ttl = reply.answers.iter().chain(&reply.authority).map(|record| record.ttl).min().unwrap_or(0);
@@ -391,7 +439,13 @@ impl Liar {
     /// The message that asks the authority.
     fn query(&mut self, query: &Query, name: Name<'_>, subnet: Option<Subnet>) -> Vec<u8> {
         let loopback = Subnet { address: Ipv4Addr::LOCALHOST.into(), source: 32, scope: 0 };
-        let subnet = if self.has(Fault::LoopbackSubnet) { Some(loopback) } else { subnet };
+        let client = |source| Subnet { address: CLIENT.into(), source, scope: 0 };
+        let subnet = match self.fault {
+            Some(Fault::LoopbackSubnet) => Some(loopback),
+            Some(Fault::IgnoresOptOut) => Some(client(24)),
+            Some(Fault::TellsWhole) => Some(client(32)),
+            _ => subnet,
+        };
         let mut question = Question::new(NameBuf::from(name), query.qtype);
         question.flags = 0;
         if let Some(subnet) = subnet {
@@ -475,6 +529,20 @@ impl Liar {
         }
         reply
     }
+}
+
+/// What a forwarder makes of opcodes that it does not know (RFC 1035, 4.1.1; RFC 1996, 3.7).
+fn fronted(message: &[u8]) -> Option<Vec<u8>> {
+    let opcode = message[2] >> 3 & 15;
+    let rcode = match opcode {
+        0 => return None,
+        4 => Rcode::Refused,
+        _ => Rcode::NotImp,
+    };
+    let mut answer = message.to_vec();
+    answer[2] |= (flag::QR >> 8) as u8;
+    answer[3] = RA as u8 | rcode.low() as u8;
+    Some(answer)
 }
 
 fn edns_option(code: u16, data: &[u8]) -> Vec<u8> {

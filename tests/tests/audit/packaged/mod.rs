@@ -103,8 +103,8 @@ fn show(report: &ResolverReport) -> String {
     let last = report.findings.iter().filter(|finding| finding.check == "identity.fingerprint");
     let traits: Vec<String> = last.flat_map(|finding| finding.evidence.clone()).collect();
     format!(
-        "{} points\n{}  {}\n",
-        report.score.points,
+        "{}\n{}  {}\n",
+        report.score.words(),
         report.findings.iter().map(line).collect::<String>(),
         traits.join("")
     )

@@ -33,8 +33,8 @@ pub(super) struct Probing {
     #[arg(long, value_name = "NAME")]
     zone: String,
 
-    /// Address of the audit zone's servers, with or without a port (default 53), in their order. Without it their clock is read by way of
-    /// each resolver, and what needs their log is unknown.
+    /// Address of one of the audit zone's servers, with or without a port (default 53); of several the first one that answers is used.
+    /// Without it their clock is read by way of each resolver, and what needs their log is unknown.
     #[arg(long = "authority", value_name = "ADDR[:PORT]")]
     authorities: Vec<String>,
 
@@ -166,7 +166,7 @@ impl Probing {
             rate: self.rate,
             total_rate: self.total_rate,
             is_together: self.together,
-            plan: self.plan(authorities.len())?,
+            plan: self.plan()?,
             askers: Askers::new(&trust, &self.sources, self.ports()),
             networks: Mmdb::open(&self.mmdb)?,
             authorities,
@@ -190,13 +190,12 @@ impl Probing {
         Ports { tls: self.tls_port, https: self.https_port, quic: self.quic_port }
     }
 
-    fn plan(&self, servers: usize) -> anyhow::Result<plan::Options> {
+    fn plan(&self) -> anyhow::Result<plan::Options> {
         Ok(plan::Options {
             ttl_s: self.ttl,
             names: self.given()?,
             samples: self.samples,
-            servers,
-            zone_servers: 0,
+            conditions: Vec::new(),
             is_signed: self.signed,
             sources: self.sources.len(),
             encrypted: !self.plain,

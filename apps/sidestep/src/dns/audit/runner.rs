@@ -1,8 +1,11 @@
 //! Carries plans out for one resolver or ten thousand, at a bounded rate.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::{Context, anyhow};
+use dns_audit::authority::Condition;
 use dns_audit::checks::Finding;
 use dns_audit::plan::{self, Planner, Step};
 use dns_audit::probes::Probe;
@@ -29,9 +32,9 @@ struct Shared {
     /// Of all questions.
     all: Pace,
     /// Of those to the audit zone's own server.
-    authority: Pace,
-    /// By how much the authority's clock is ahead, if it was asked.
-    offset: Option<i64>,
+    authority_pace: Pace,
+    /// Its address, and by how much its clock is ahead, if one was given.
+    authority: Option<(SocketAddr, i64)>,
 }
 
 /// The audit of one resolver.
@@ -51,16 +54,13 @@ pub(super) async fn audit_all(settings: &Arc<Settings>, results: &Arc<Results>) 
         plan: settings.plan.clone(),
         results: Arc::clone(results),
         all: Pace::new(settings.total_rate),
-        authority: Pace::new(settings.rate),
-        offset: None,
+        authority_pace: Pace::new(settings.rate),
+        authority: None,
     };
-    if let Some(first) = settings.authorities.first() {
-        let turns = shared.authority_turns();
-        let zone = settings.zone.as_name();
-        let asker = settings.askers.plain();
-        let offset = clock::offset_ms(asker, *first, zone, &turns).await?;
-        let zone_servers = clock::server_count(asker, *first, zone, &turns).await.unwrap_or(0);
-        (shared.offset, shared.plan.zone_servers) = (Some(offset), zone_servers);
+    if !settings.authorities.is_empty() {
+        let (address, offset, conditions) = shared.meet_authority().await?;
+        shared.authority = Some((address, offset));
+        shared.plan.conditions = conditions;
     }
     let shared = Arc::new(shared);
     let places = Arc::new(Semaphore::new((settings.total_rate / settings.rate).max(1) as usize));
@@ -81,7 +81,24 @@ pub(super) async fn audit_all(settings: &Arc<Settings>, results: &Arc<Results>) 
 
 impl Shared {
     fn authority_turns(&self) -> Turns<'_> {
-        Turns { own: &self.authority, all: &self.all }
+        Turns { own: &self.authority_pace, all: &self.all }
+    }
+
+    /// The first of the authority's addresses that answers, by how much its clock is ahead, and how the zone's servers differ.
+    async fn meet_authority(&self) -> anyhow::Result<(SocketAddr, i64, Vec<Condition>)> {
+        let (asker, zone) = (self.settings.askers.plain(), self.settings.zone.as_name());
+        let turns = self.authority_turns();
+        let mut last = None;
+        for address in &self.settings.authorities {
+            match clock::offset_ms(asker, *address, zone, &turns).await {
+                Ok(offset) => {
+                    let conditions = clock::conditions(asker, *address, zone, &turns).await;
+                    return Ok((*address, offset, conditions.context("reading the servers' conditions")?));
+                }
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| anyhow!("no authority is given")))
     }
 }
 
@@ -89,8 +106,8 @@ impl Audit {
     async fn begin(shared: Arc<Shared>, number: usize, target: Target) -> Audit {
         let pace = Pace::new(shared.settings.rate);
         let mut audit = Audit { shared, number, target, pace, offset: 0 };
-        audit.offset = match audit.shared.offset {
-            Some(offset) => offset,
+        audit.offset = match audit.shared.authority {
+            Some((_, offset)) => offset,
             None => audit.offset_by_resolver().await,
         };
         audit
@@ -146,10 +163,10 @@ impl Audit {
         }
         exchanges.sort_by_key(|exchange| exchange.sent_ms);
         tokio::time::sleep(LOG_WAIT).await;
-        let log = match settings.authorities.first() {
-            Some(first) => {
+        let log = match self.shared.authority {
+            Some((address, _)) => {
                 let turns = self.shared.authority_turns();
-                let log = clock::log(settings.askers.plain(), *first, zone, nonce, &turns).await;
+                let log = clock::log(settings.askers.plain(), address, zone, nonce, &turns).await;
                 log.map_err(|error| format!("{error:#}"))
             }
             None => Err("name its addresses by --authority".to_owned()),
