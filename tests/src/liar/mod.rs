@@ -142,7 +142,7 @@ pub const WORLD: (&str, Ipv4Addr) = ("www.example.", Ipv4Addr::new(198, 51, 100,
 pub const EGRESS: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 53)), IpAddr::V4(Ipv4Addr::new(198, 51, 100, 53))];
 /// Where its clients are.
-const CLIENT: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 0);
+const CLIENT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 0);
 /// The address that it lies with.
 const LIE: [u8; 4] = [203, 0, 113, 9];
 const NEAR_LIE: [u8; 4] = [77, 0, 0, 1];
@@ -264,7 +264,9 @@ impl Liar {
             Some(Fault::TellsVersion) if is_version => Some(says("Liar 1.2.3")),
             Some(Fault::PosesAsAnother) if is_version => Some(says("unbound")),
             _ if query.qclass == CHAOS => Some(fails(Rcode::Refused)),
-            _ if query.qclass != Class::IN || query.qtype == Rtype::AXFR => Some(fails(Rcode::ServFail)),
+            _ if query.qclass != Class::IN || [Rtype::AXFR, Rtype(254)].contains(&query.qtype) => {
+                Some(fails(Rcode::ServFail))
+            }
             Some(Fault::Refuses) => Some(fails(Rcode::Refused)),
             Some(Fault::FailsAll) => Some(fails(Rcode::ServFail)),
             _ if is_world && query.qtype != Rtype::A => Some(Answer::default()),

@@ -15,6 +15,7 @@ mod fingerprint;
 mod front;
 
 use fingerprint::Fingerprint;
+pub(super) use front::ODD_GROUPS;
 
 /// Class CH (RFC 1035, 3.2.4).
 const CHAOS: Class = Class(3);
@@ -51,7 +52,7 @@ pub(super) fn plan(planner: &mut Planner<'_>) {
 
 pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
     let asks = fingerprint(transcript);
-    let chain = chain::judge(transcript, asks);
+    let chain = chain::judge(transcript, asks, &said(transcript));
     vec![version(transcript), minimisation(transcript), looks(transcript, asks), chain]
 }
 
@@ -116,7 +117,7 @@ fn looks(transcript: &Transcript<'_>, asks: Option<Fingerprint>) -> Finding {
     let claim = said(transcript).iter().find_map(|(_, text)| fingerprint::named_in(text));
     let finding = match claim.filter(|claim| !names.contains(claim)) {
         Some(claim) => {
-            let summary = format!("it calls itself {claim}, or has that behind it, and asks {summary}");
+            let summary = format!("it calls itself {claim}, and asks {summary}");
             IDENTITY_FINGERPRINT.finding(Verdict::Notice, summary)
         }
         None => IDENTITY_FINGERPRINT.finding(Verdict::Good, summary),

@@ -1,5 +1,6 @@
 //! The command against resolvers as Debian packages them, below a root of their own: in default configuration and in the worst one.
 
+mod chains;
 mod network;
 
 use std::time::Duration;
@@ -71,7 +72,10 @@ fn packaged_resolvers_are_found_to_do_what_they_are_configured_to() {
     let network = Network::start();
     let resolvers: Vec<_> =
         (0..).zip(&CASES).map(|(number, case)| network.resolver(number, case.make, case.more)).collect();
-    let report = network.probe(&resolvers, Duration::from_secs(200));
+    // For `scripts/audit-picture.sh`.
+    let page = std::env::var("SIDESTEP_AUDIT_HTML").map(|path| ["--html".to_owned(), path]);
+    let more: Vec<&str> = page.iter().flatten().map(String::as_str).collect();
+    let report = network.probe(&resolvers.iter().collect::<Vec<_>>(), &more, Duration::from_secs(200));
     let mut wrong = Vec::new();
     for (case, found) in CASES.iter().zip(&report.resolvers) {
         println!("{} {:?}\n{}", case.make.name(), case.more, show(found));

@@ -53,7 +53,12 @@ struct Seen {
     distance: usize,
 }
 
-pub(super) fn judge(transcript: &Transcript<'_>, asks: Option<Fingerprint>) -> Finding {
+/// `said` is what it says of itself, by name.
+pub(super) fn judge(
+    transcript: &Transcript<'_>,
+    asks: Option<Fingerprint>,
+    said: &[(String, String)],
+) -> Finding {
     let Some(asks) = asks else { return IDENTITY_CHAIN.unknown("no question was logged") };
     let seen = Seen::of(transcript, asks);
     let (caches, signs) = caches(transcript, &seen);
@@ -76,10 +81,11 @@ pub(super) fn judge(transcript: &Transcript<'_>, asks: Option<Fingerprint>) -> F
     ];
     let addresses: BTreeSet<String> =
         transcript.log.iter().flatten().map(|entry| entry.source.ip().to_string()).collect();
+    let said = said.iter().map(|(name, text)| format!("it says of itself: {name} {text}"));
     let asked = format!("asked: {}; asking the authority: {}", transcript.target.ip(), shown(&addresses));
     IDENTITY_CHAIN
         .finding(verdict, format!("{words}; {count}"))
-        .because(lines.into_iter().flatten().chain([asked]).chain(signs))
+        .because(lines.into_iter().flatten().chain([asked]).chain(said).chain(signs))
 }
 
 const SHOWN_MAX: usize = 5;
@@ -200,6 +206,13 @@ fn caches(transcript: &Transcript<'_>, seen: &Seen) -> (usize, Vec<String>) {
     let different: BTreeSet<u64> = copies.iter().copied().collect();
     if address.is_some() || text.is_some() || different.len() < copies.len() {
         signs.push("cache: a name that is asked for again brings the same answer".to_owned());
+        let place = seen.front.iter().any(|known| !known.keeps_texts).then_some(text.is_some());
+        signs.extend(place.map(|is_behind| match is_behind {
+            true => format!("it is behind {}, which keeps no texts: this text was kept", names(&seen.front)),
+            false => {
+                format!("it is that of {}, which keeps no texts: this text was not kept", names(&seen.front))
+            }
+        }));
     }
     let is_one = !signs.is_empty();
     let mut behind = Vec::new();

@@ -150,21 +150,25 @@ pub(super) struct Known {
     pub(super) asks: Option<Fingerprint>,
     /// What it makes of odd questions.
     pub(super) answers: Reactions,
+    /// It keeps answers of type TXT, too.
+    pub(super) keeps_texts: bool,
     /// What becomes of a TTL of two weeks, in seconds.
     pub(super) cap_s: u32,
 }
 
-/// Traits: minimised, mixed case, DO, CD, cookies; EDNS size; second query. Reactions to STATUS, NOTIFY, class 9 and AXFR: RCODE; AA, RA, question.
+/// Traits: minimised, mixed case, DO, CD, cookies; EDNS size; second query. Reactions to STATUS, NOTIFY, class 9, AXFR and MAILA: RCODE; AA, RA, question.
 pub(super) static KNOWN: [Known; 6] = [
     Known {
         name: "Sidestep",
         asks: Some(traits([true, false, true, false, true], 1232, Retry::Short)),
         answers: Reactions([
-            reply(4, [false, false, false]),
-            reply(4, [false, false, false]),
+            reply(4, [false, true, true]),
+            reply(4, [false, true, true]),
+            reply(5, [false, true, true]),
             reply(5, [false, true, true]),
             reply(5, [false, true, true]),
         ]),
+        keeps_texts: true,
         cap_s: 604_800,
     },
     Known {
@@ -175,7 +179,9 @@ pub(super) static KNOWN: [Known; 6] = [
             reply(5, [false, true, true]),
             reply(5, [false, true, true]),
             reply(5, [false, false, true]),
+            reply(1, [false, false, true]),
         ]),
+        keeps_texts: true,
         cap_s: 86_400,
     },
     Known {
@@ -186,7 +192,9 @@ pub(super) static KNOWN: [Known; 6] = [
             reply(9, [false, false, true]),
             reply(4, [false, false, true]),
             reply(9, [false, true, true]),
+            reply(4, [false, true, true]),
         ]),
+        keeps_texts: true,
         cap_s: 604_800,
     },
     Known {
@@ -197,18 +205,22 @@ pub(super) static KNOWN: [Known; 6] = [
             Reaction::Silence,
             reply(2, [false, true, true]),
             reply(2, [false, true, true]),
+            reply(2, [false, true, true]),
         ]),
+        keeps_texts: true,
         cap_s: 86_400,
     },
     Known {
         name: "Knot Resolver 5.6",
         asks: Some(traits([true, true, true, true, false], 1232, Retry::Short)),
         answers: Reactions([
-            reply(5, [true, true, true]),
-            reply(5, [true, true, true]),
+            reply(0, [false, true, true]),
+            reply(0, [false, true, true]),
             reply(2, [false, true, true]),
             reply(2, [false, true, true]),
+            reply(0, [false, true, true]),
         ]),
+        keeps_texts: true,
         cap_s: 518_400,
     },
     Known {
@@ -219,7 +231,9 @@ pub(super) static KNOWN: [Known; 6] = [
             reply(5, [false, true, true]),
             Reaction::Silence,
             Reaction::Silence,
+            Reaction::Silence,
         ]),
+        keeps_texts: false,
         cap_s: u32::MAX,
     },
 ];

@@ -10,9 +10,14 @@ use crate::transcript::{Exchange, Outcome, Reply, Transcript};
 
 /// RA: recursion is available (RFC 1035, 4.1.1).
 const RA: u16 = 0x0080;
+/// All records of mail agents: obsolete (RFC 1035, 3.2.3).
+const MAILA: Rtype = Rtype(254);
 /// How often an odd question is sent, and for how long it is waited: some servers answer none of them.
 const TRIES: u32 = 2;
 const PATIENCE_MS: u64 = 3000;
+
+/// How the names of the groups of odd questions begin.
+pub(in crate::probes) const ODD_GROUPS: &str = "odd.";
 
 /// An odd question.
 struct Odd {
@@ -24,11 +29,12 @@ struct Odd {
 }
 
 /// Opcodes that forwarders do not forward stand first; behind them what they may.
-const ODD: [Odd; 4] = [
+const ODD: [Odd; 5] = [
     Odd { group: "odd.status", opcode: 2 << 11, class: Class::IN, qtype: Rtype::A },
     Odd { group: "odd.notify", opcode: 4 << 11, class: Class::IN, qtype: Rtype::SOA },
     Odd { group: "odd.class", opcode: 0, class: Class(9), qtype: Rtype::A },
     Odd { group: "odd.transfer", opcode: 0, class: Class::IN, qtype: Rtype::AXFR },
+    Odd { group: "odd.mail", opcode: 0, class: Class::IN, qtype: MAILA },
 ];
 /// So many of them are never forwarded.
 const OWN: usize = 2;
@@ -47,7 +53,10 @@ pub(super) struct Reactions(pub(super) [Reaction; ODD.len()]);
 
 pub(super) fn plan(planner: &mut Planner<'_>, start_ms: u64) {
     for (number, odd) in (0..).zip(&ODD) {
-        let mut question = Question::new(planner.name_below(&[]), odd.qtype);
+        // A name that no cache knows: some answer by what they know of a name.
+        let spec = planner.spec(60);
+        let name = if odd.qtype == MAILA { planner.name(&spec) } else { planner.name_below(&[]) };
+        let mut question = Question::new(name, odd.qtype);
         question.flags |= odd.opcode;
         (question.class, question.edns) = (odd.class, None);
         let step = planner.ask_question(odd.group, start_ms + 100 * number, question);
@@ -99,7 +108,7 @@ impl Reactions {
 
 impl fmt::Display for Reactions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = ["STATUS", "NOTIFY", "class 9", "AXFR"];
+        let words = ["STATUS", "NOTIFY", "class 9", "AXFR", "MAILA"];
         for (place, (word, reaction)) in words.iter().zip(&self.0).enumerate() {
             f.write_str(if place == 0 { "" } else { "; " })?;
             let (rcode, aa, ra, question) = match reaction {
