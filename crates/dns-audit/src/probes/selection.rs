@@ -152,7 +152,11 @@ fn share(transcript: &Transcript<'_>) -> Finding {
     let mut settled = transcript.logged_for("before");
     settled.retain(|entry| since_start(transcript, entry.at_ms) > LEARNING_MS);
     if settled.is_empty() {
-        return SELECTION_SHARE.unknown("no question reached the authority after the first two seconds");
+        let is_early = Outage::of(conditions(transcript)).is_some_and(|outage| outage.from_ms <= LEARNING_MS);
+        return SELECTION_SHARE.unknown(match is_early {
+            true => "an outage begins in the first two seconds, while servers are tried out",
+            false => "no question reached the authority",
+        });
     }
     let best =
         settled.iter().filter(|entry| is_fastest(transcript, entry.server)).count() * 100 / settled.len();

@@ -28,15 +28,15 @@ pub(super) fn plan(planner: &mut Planner<'_>) {
 }
 
 pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
-    if let Err(reason) = &transcript.log {
-        let reason = format!("the authority's log was not read: {reason}");
+    let plain = transcript.logged_for("plain");
+    let untested = match &transcript.log {
+        Err(reason) => Some(format!("the authority's log was not read: {reason}")),
+        Ok(_) => plain.is_empty().then(|| "no question reached the authority".to_owned()),
+    };
+    if let Some(reason) = untested {
         let checks =
             [&WHO_EGRESS, &WHO_SUBNET, &WHO_PASSED, &WHO_SCOPE, &WHO_REUSE, &WHO_OPT_OUT, &WHO_LINES];
         return checks.map(|check| check.unknown(reason.clone())).into();
-    }
-    let plain = transcript.logged_for("plain");
-    if plain.is_empty() {
-        return vec![WHO_EGRESS.unknown("no question reached the authority")];
     }
     let mut findings = vec![egress(transcript, &plain)];
     findings.extend(subnet::judge(transcript, &plain));
@@ -66,7 +66,7 @@ fn egress(transcript: &Transcript<'_>, plain: &[&Entry]) -> Finding {
         "other addresses than the one that was asked: it forwards, or has more addresses"
     };
     let summary = format!(
-        "{} addresses ask the authority, {v6} of them IPv6, in {} known networks; {who}",
+        "addresses that ask the authority: {}, of IPv6 {v6}; their known networks: {}; {who}",
         counts.len(),
         networks.len()
     );

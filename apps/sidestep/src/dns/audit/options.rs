@@ -200,7 +200,7 @@ impl Probing {
             sources: self.sources.len(),
             encrypted: !self.plain,
             is_outside: self.outside,
-            country: self.country.as_ref().map(|country| country.to_ascii_uppercase()),
+            country: self.country.as_deref().map(country).transpose()?,
         })
     }
 
@@ -217,6 +217,13 @@ impl Probing {
         }
         Ok(given)
     }
+}
+
+/// ISO 3166-1, as databases have it.
+fn country(text: &str) -> anyhow::Result<String> {
+    let is_code = text.len() == 2 && text.bytes().all(|octet| octet.is_ascii_alphabetic());
+    ensure!(is_code, "country: {text:?} is not two letters, such as DE");
+    Ok(text.to_ascii_uppercase())
 }
 
 /// Whether this host has the address: otherwise each question fails by itself, and the resolvers seem to be silent.
@@ -274,6 +281,10 @@ fn target(text: &str) -> anyhow::Result<Target> {
         Some((address, name)) => (address.trim(), Some(name.trim().to_owned())),
         None => (text.trim(), None),
     };
+    ensure!(
+        name.as_deref() != Some(""),
+        "resolver: {text}: the name of the certificate is missing behind the #"
+    );
     let address = parse_address("resolver", address, 53)?;
     Ok(Target { address, name })
 }

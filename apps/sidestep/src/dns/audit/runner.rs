@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -9,7 +10,7 @@ use dns_audit::authority::Condition;
 use dns_audit::checks::Finding;
 use dns_audit::plan::{self, Planner, Step};
 use dns_audit::probes::Probe;
-use dns_audit::transcript::{Exchange, Transcript};
+use dns_audit::transcript::{Exchange, Outcome, Transcript};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -45,6 +46,8 @@ struct Audit {
     pace: Pace,
     /// By how much the authority's clock is ahead.
     offset: i64,
+    /// A probe was answered with nothing but silence: there is no use in asking more.
+    is_silent: AtomicBool,
 }
 
 /// Audits all resolvers, so many at a time as the rate for all allows.
@@ -105,7 +108,7 @@ impl Shared {
 impl Audit {
     async fn begin(shared: Arc<Shared>, number: usize, target: Target) -> Audit {
         let pace = Pace::new(shared.settings.rate);
-        let mut audit = Audit { shared, number, target, pace, offset: 0 };
+        let mut audit = Audit { shared, number, target, pace, offset: 0, is_silent: AtomicBool::new(false) };
         audit.offset = match audit.shared.authority {
             Some((_, offset)) => offset,
             None => audit.offset_by_resolver().await,
@@ -162,6 +165,10 @@ impl Audit {
             exchanges.extend(done.ok());
         }
         exchanges.sort_by_key(|exchange| exchange.sent_ms);
+        let is_silence = |exchange: &Exchange| exchange.outcome == Outcome::Silence;
+        if !exchanges.is_empty() && exchanges.iter().all(is_silence) {
+            self.is_silent.store(true, Ordering::Relaxed);
+        }
         tokio::time::sleep(LOG_WAIT).await;
         let log = match self.shared.authority {
             Some((address, _)) => {
@@ -177,6 +184,10 @@ impl Audit {
 
     /// One step of a plan, when it is time and the rate allows.
     async fn carry_out(&self, step: Step, start: Instant, start_ms: u64) -> Exchange {
+        if self.is_silent.load(Ordering::Relaxed) {
+            let (sent_ms, outcome) = (start_ms + step.at_ms, Outcome::Silence);
+            return Exchange { step, sent_ms, took_us: 0, sends: 0, outcome };
+        }
         sleep_until(start + Duration::from_millis(step.at_ms)).await;
         let server = server(self.target.address, self.target.name.clone());
         let asked = self.shared.settings.askers.exchange(&step, &server, &self.turns()).await;

@@ -247,6 +247,7 @@ fn start(
 /// A name that a user gave, checked as that of an audit zone.
 pub(super) fn checked_zone(text: &str) -> anyhow::Result<NameBuf> {
     let origin = parse_domain("zone", text)?;
+    ensure!(!origin.as_name().is_root(), "zone: the root cannot be an audit zone: name one below it");
     ensure!(origin.as_name().len() <= ORIGIN_MAX, "zone: {origin} is too long: {ORIGIN_MAX} octets at most");
     Ok(origin)
 }
