@@ -1,7 +1,7 @@
 //! The options that `probe` and `watch` share, and what they lead to.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail, ensure};
@@ -145,8 +145,11 @@ impl Probing {
         }
         ensure!(!texts.is_empty(), "no resolver is given: name some, or a --file with them");
         let targets = once_each(texts.iter().map(|text| target(text)).collect::<anyhow::Result<Vec<_>>>()?);
-        let authorities = self.authorities.iter().map(|text| parse_address("authority", text, 53));
-        let authorities = authorities.collect::<Result<Vec<_>, _>>()?;
+        let authorities = self
+            .authorities
+            .iter()
+            .map(|text| one_host("authority", parse_address("authority", text, 53)?))
+            .collect::<anyhow::Result<Vec<_>>>()?;
         ensure!(
             self.total_rate >= self.rate,
             "total-rate: {} is less than rate, {}",
@@ -219,6 +222,15 @@ impl Probing {
     }
 }
 
+/// Nobody listens at port 0, and who is asked is one host.
+fn one_host(option: &str, address: SocketAddr) -> anyhow::Result<SocketAddr> {
+    let ip = address.ip();
+    let is_many = ip.is_unspecified() || ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST);
+    ensure!(!is_many, "{option}: {ip} is not the address of one host");
+    ensure!(address.port() != 0, "{option}: {address}: nobody listens at port 0");
+    Ok(address)
+}
+
 /// ISO 3166-1, as databases have it.
 fn country(text: &str) -> anyhow::Result<String> {
     let is_code = text.len() == 2 && text.bytes().all(|octet| octet.is_ascii_alphabetic());
@@ -285,6 +297,6 @@ fn target(text: &str) -> anyhow::Result<Target> {
         name.as_deref() != Some(""),
         "resolver: {text}: the name of the certificate is missing behind the #"
     );
-    let address = parse_address("resolver", address, 53)?;
+    let address = one_host("resolver", parse_address("resolver", address, 53)?)?;
     Ok(Target { address, name })
 }
