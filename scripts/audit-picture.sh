@@ -15,6 +15,7 @@ for _ in $(seq "${AUDIT_RUNS:-3}"); do
     cargo test --quiet --package tests --test audit packaged_resolvers -- --nocapture >>"$log" || { cat "$log"; exit 1; }
 done
 chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --user-data-dir="$scratch/profile" \
-    --window-size=1000,1150 --screenshot="$scratch/report.png" "file://$SIDESTEP_AUDIT_HTML"
+    --window-size=1000,1150 --screenshot="$scratch/report.png" "file://$SIDESTEP_AUDIT_HTML" 2>"$scratch/chromium" ||
+    { cat "$scratch/chromium"; exit 1; }
 # A picture of text needs few colours.
 pngquant --force --speed 1 --output docs/audit.png 24 "$scratch/report.png"

@@ -55,8 +55,10 @@ pub enum Fault {
     IgnoresOptOut,
     /// Clients' whole addresses are told.
     TellsWhole,
-    /// Another server stands in front of it, which answers odd questions by itself.
+    /// Another server stands in front of it, which answers for names that say what a server is.
     Fronted,
+    /// It asks the authority as clients ask resolvers.
+    DesiresRecursion,
     /// A cache in front of its own has another bound of TTLs.
     TwoCaches,
     /// It has two caches side by side.
@@ -219,9 +221,6 @@ impl Liar {
         upstream: &mut Upstream,
         now_ms: u64,
     ) -> Option<(Vec<u8>, u64)> {
-        if let Some(answer) = fronted(message).filter(|_| self.has(Fault::Fronted)) {
-            return Some((answer, OWN_MS));
-        }
         let query = Query::parse(message).ok()?;
         let name = NameBuf::from(query.qname(message));
         if self.is_deaf(name.as_name(), via) {
@@ -263,7 +262,7 @@ impl Liar {
         match self.fault {
             Some(Fault::TellsVersion) if is_version => Some(says("Liar 1.2.3")),
             Some(Fault::PosesAsAnother) if is_version => Some(says("unbound")),
-            _ if query.qclass == CHAOS => Some(fails(Rcode::Refused)),
+            Some(Fault::Fronted) if query.qclass == CHAOS => Some(fails(Rcode::NotImp)),
             _ if query.qclass != Class::IN || [Rtype::AXFR, Rtype(254)].contains(&query.qtype) => {
                 Some(fails(Rcode::ServFail))
             }
@@ -449,7 +448,7 @@ impl Liar {
             _ => subnet,
         };
         let mut question = Question::new(NameBuf::from(name), query.qtype);
-        question.flags = 0;
+        question.flags = if self.has(Fault::DesiresRecursion) { flag::RD } else { 0 };
         if let Some(subnet) = subnet {
             question = question.with_option(edns::CLIENT_SUBNET, subnet.to_data());
         }
@@ -531,20 +530,6 @@ impl Liar {
         }
         reply
     }
-}
-
-/// What a forwarder makes of opcodes that it does not know (RFC 1035, 4.1.1; RFC 1996, 3.7).
-fn fronted(message: &[u8]) -> Option<Vec<u8>> {
-    let opcode = message[2] >> 3 & 15;
-    let rcode = match opcode {
-        0 => return None,
-        4 => Rcode::Refused,
-        _ => Rcode::NotImp,
-    };
-    let mut answer = message.to_vec();
-    answer[2] |= (flag::QR >> 8) as u8;
-    answer[3] = RA as u8 | rcode.low() as u8;
-    Some(answer)
 }
 
 fn edns_option(code: u16, data: &[u8]) -> Vec<u8> {

@@ -471,6 +471,29 @@ fn wrong_words_are_errors_that_say_what_to_do() {
             &["authority", "--zone", "p.example", "--listen", "127.0.0.1:0", "--log-file", "/nonexistent/l"],
             "log file /nonexistent/l",
         ),
+        (&["probe", "--zone", "p.example", "127.0.0.1:0"], "nobody listens at port 0"),
+        (
+            &["probe", "--zone", "p.example", "224.0.0.1"],
+            "resolver: 224.0.0.1 is not the address of one host",
+        ),
+        (
+            &["probe", "--zone", "p.example", "--authority", "0.0.0.0", "127.0.0.1"],
+            "authority: 0.0.0.0 is not",
+        ),
+        (
+            &[
+                "authority",
+                "--zone",
+                "p.example",
+                "--listen",
+                "127.0.0.1:0",
+                "--address",
+                "192.0.2.1",
+                "--address",
+                "192.0.2.2",
+            ],
+            "address: there are 2 for 1 servers",
+        ),
         (&["probe", "--zone", ".", "127.0.0.1"], "zone: the root cannot be an audit zone"),
         (&["probe", "--zone", "p.example", "127.0.0.1#"], "the name of the certificate is missing"),
         (

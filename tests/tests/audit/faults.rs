@@ -9,7 +9,7 @@ use tests::Fault;
 use crate::simulated::{Conditions, findings, findings_under};
 
 /// Fault, the check that sees it, and how that ends.
-const FAULTS: [(Fault, &str, Verdict); 69] = [
+const FAULTS: [(Fault, &str, Verdict); 70] = [
     (Fault::ServesExpired, "stale.reachable", Verdict::Bad),
     (Fault::ServesExpired, "flush.way", Verdict::Notice),
     (Fault::NeverRefreshes, "stale.refresh", Verdict::Bad),
@@ -52,6 +52,7 @@ const FAULTS: [(Fault, &str, Verdict); 69] = [
     (Fault::WholeNames, "identity.minimisation", Verdict::Notice),
     (Fault::PosesAsAnother, "identity.fingerprint", Verdict::Notice),
     (Fault::Fronted, "identity.chain", Verdict::Notice),
+    (Fault::DesiresRecursion, "identity.chain", Verdict::Notice),
     (Fault::TwoCaches, "identity.chain", Verdict::Notice),
     (Fault::TwoCaches, "ttl.decrement", Verdict::Bad),
     (Fault::SideBySide, "identity.chain", Verdict::Notice),

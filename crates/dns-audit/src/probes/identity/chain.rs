@@ -48,6 +48,8 @@ struct Seen {
     asks: Fingerprint,
     /// Who answers: the known servers that react so.
     front: Vec<&'static Known>,
+    /// The authority is asked as a resolver is: with RD set.
+    is_asked_as_resolver: bool,
     /// Who asks: those that are nearest.
     egress: Vec<&'static Known>,
     distance: usize,
@@ -111,7 +113,16 @@ impl Seen {
         let by =
             |known: &&Known| reactions.is_some_and(|own| own.is_by(&known.answers, known.asks.is_none()));
         let (egress, distance) = fingerprint::nearest(&asks);
-        Seen { reactions, asks, front: fingerprint::KNOWN.iter().filter(by).collect(), egress, distance }
+        let entries = || transcript.log.iter().flatten();
+        let is_asked_as_resolver = entries().filter(|entry| entry.rd).count() * 2 > entries().count();
+        Seen {
+            reactions,
+            asks,
+            front: fingerprint::KNOWN.iter().filter(by).collect(),
+            is_asked_as_resolver,
+            egress,
+            distance,
+        }
     }
 
     /// Who answers what a forwarder passes on, if it is another one than those that ask.
@@ -145,6 +156,12 @@ impl Seen {
         let behind = self.behind().filter(|behind| !behind.is_empty());
         let has_more =
             behind.as_ref().is_some_and(|behind| !behind.iter().any(|known| self.is_asking(known)));
+        if self.is_asked_as_resolver {
+            let front = if self.front.is_empty() { "an unknown server" } else { &front };
+            let words =
+                format!("a forwarder of {front}, which asks the authority as if that were a resolver");
+            return (Verdict::Notice, words);
+        }
         match self.excess() {
             _ if self.front.is_empty() => (
                 Verdict::Unknown,

@@ -156,12 +156,14 @@ pub(super) struct Known {
     pub(super) cap_s: u32,
 }
 
-/// Traits: minimised, mixed case, DO, CD, cookies; EDNS size; second query. Reactions to STATUS, NOTIFY, class 9, AXFR and MAILA: RCODE; AA, RA, question.
+/// Traits: minimised, mixed case, DO, CD, cookies; EDNS size; second query. Reactions to an unknown name of class CH,
+/// STATUS, NOTIFY, class 9, AXFR and MAILA: RCODE; AA, RA, question.
 pub(super) static KNOWN: [Known; 6] = [
     Known {
         name: "Sidestep",
         asks: Some(traits([true, false, true, false, true], 1232, Retry::Short)),
         answers: Reactions([
+            reply(5, [false, true, true]),
             reply(4, [false, true, true]),
             reply(4, [false, true, true]),
             reply(5, [false, true, true]),
@@ -175,6 +177,7 @@ pub(super) static KNOWN: [Known; 6] = [
         name: "Unbound 1.17",
         asks: Some(traits([true, false, true, true, false], 1232, Retry::Short)),
         answers: Reactions([
+            reply(5, [false, true, true]),
             reply(4, [false, false, true]),
             reply(5, [false, true, true]),
             reply(5, [false, true, true]),
@@ -188,6 +191,7 @@ pub(super) static KNOWN: [Known; 6] = [
         name: "BIND 9.18",
         asks: Some(traits([true, false, true, false, true], 1232, Retry::Second)),
         answers: Reactions([
+            reply(5, [false, false, true]),
             reply(4, [false, false, false]),
             reply(9, [false, false, true]),
             reply(4, [false, false, true]),
@@ -201,6 +205,7 @@ pub(super) static KNOWN: [Known; 6] = [
         name: "PowerDNS Recursor 4.8",
         asks: Some(traits([true, false, true, false, false], 1232, Retry::Long)),
         answers: Reactions([
+            reply(2, [false, true, true]),
             Reaction::Silence,
             Reaction::Silence,
             reply(2, [false, true, true]),
@@ -214,6 +219,7 @@ pub(super) static KNOWN: [Known; 6] = [
         name: "Knot Resolver 5.6",
         asks: Some(traits([true, true, true, true, false], 1232, Retry::Short)),
         answers: Reactions([
+            reply(2, [false, true, true]),
             reply(0, [false, true, true]),
             reply(0, [false, true, true]),
             reply(2, [false, true, true]),
@@ -228,7 +234,8 @@ pub(super) static KNOWN: [Known; 6] = [
         asks: None,
         answers: Reactions([
             reply(4, [false, true, true]),
-            reply(5, [false, true, true]),
+            Reaction::Silence,
+            Reaction::Silence,
             Reaction::Silence,
             Reaction::Silence,
             Reaction::Silence,

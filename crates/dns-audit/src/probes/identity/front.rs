@@ -3,7 +3,7 @@
 use std::fmt;
 
 use dns_wire::header::flag;
-use dns_wire::{Class, Rtype};
+use dns_wire::{Class, NameBuf, Rtype};
 
 use crate::plan::{Planner, Question};
 use crate::transcript::{Exchange, Outcome, Reply, Transcript};
@@ -28,8 +28,9 @@ struct Odd {
     qtype: Rtype,
 }
 
-/// Opcodes that forwarders do not forward stand first; behind them what they may.
-const ODD: [Odd; 5] = [
+/// What forwarders do not forward stands first.
+const ODD: [Odd; 6] = [
+    Odd { group: "odd.server", opcode: 0, class: Class(3), qtype: Rtype::TXT },
     Odd { group: "odd.status", opcode: 2 << 11, class: Class::IN, qtype: Rtype::A },
     Odd { group: "odd.notify", opcode: 4 << 11, class: Class::IN, qtype: Rtype::SOA },
     Odd { group: "odd.class", opcode: 0, class: Class(9), qtype: Rtype::A },
@@ -37,7 +38,9 @@ const ODD: [Odd; 5] = [
     Odd { group: "odd.mail", opcode: 0, class: Class::IN, qtype: MAILA },
 ];
 /// So many of them are never forwarded.
-const OWN: usize = 2;
+const OWN: usize = 1;
+/// The last ones, whose RCODEs come from behind a forwarder as they are.
+const BEHIND: usize = 3;
 
 /// What came of an odd question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,9 +56,16 @@ pub(super) struct Reactions(pub(super) [Reaction; ODD.len()]);
 
 pub(super) fn plan(planner: &mut Planner<'_>, start_ms: u64) {
     for (number, odd) in (0..).zip(&ODD) {
-        // A name that no cache knows: some answer by what they know of a name.
-        let spec = planner.spec(60);
-        let name = if odd.qtype == MAILA { planner.name(&spec) } else { planner.name_below(&[]) };
+        let name = match odd.qtype {
+            // A name that no cache knows: some answer by what they know of a name.
+            MAILA => {
+                let spec = planner.spec(60);
+                planner.name(&spec)
+            }
+            // By such names servers say what they are (RFC 4892); nobody has this one.
+            Rtype::TXT => NameBuf::from_text(b"z.server.", None).unwrap_or_else(|_| planner.name_below(&[])),
+            _ => planner.name_below(&[]),
+        };
         let mut question = Question::new(name, odd.qtype);
         question.flags |= odd.opcode;
         (question.class, question.edns) = (odd.class, None);
@@ -100,7 +110,7 @@ impl Reactions {
                 Reaction::Silence => None,
                 Reaction::Answer(rcode, ..) => Some(*rcode),
             };
-            own.0[OWN..].iter().map(rcode).collect::<Vec<_>>()
+            own.0[ODD.len() - BEHIND..].iter().map(rcode).collect::<Vec<_>>()
         };
         rcodes(self) == rcodes(known)
     }
@@ -108,7 +118,7 @@ impl Reactions {
 
 impl fmt::Display for Reactions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = ["STATUS", "NOTIFY", "class 9", "AXFR", "MAILA"];
+        let words = ["z.server of class CH", "STATUS", "NOTIFY", "class 9", "AXFR", "MAILA"];
         for (place, (word, reaction)) in words.iter().zip(&self.0).enumerate() {
             f.write_str(if place == 0 { "" } else { "; " })?;
             let (rcode, aa, ra, question) = match reaction {

@@ -179,7 +179,10 @@ impl Authority {
         let own = || listen.iter().map(SocketAddr::ip).collect();
         let public: Vec<IpAddr> = if self.addresses.is_empty() { own() } else { self.addresses.clone() };
         let (given, wanted) = (public.len(), listen.len());
-        ensure!(given == wanted, "address: there are {given} for {wanted} servers: name one for each --listen");
+        ensure!(
+            given == wanted,
+            "address: there are {given} for {wanted} servers: name one for each --listen"
+        );
         match public.iter().find(|address| address.is_unspecified()) {
             Some(any) => bail!("listen: nobody reaches {any}: name the servers' addresses by --address"),
             None => Ok(public),
