@@ -12,10 +12,10 @@ const HEAD: &str = "# Verdicts of packaged resolvers
 All checks of the resolvers of [audit.md](audit.md#what-packaged-resolvers-do), as `scripts/audit-picture.sh` saw them in several runs: `good / notice` is good in
 one run and a notice in another one. A dash: there was nothing to judge, as no expired data came, say; `integrity.names`, `open` and `encrypted` need
 options that were not given, and `who.lines` a database. `tests/tests/audit/packaged` holds resolvers to this table but for what depends on how
-busy the machine is: `selection`, `latency` and the check marked with a star.
+busy the machine is: `selection`, `latency` and the checks marked with a star.
 ";
 /// Verdicts of these depend on how busy the machine is.
-const TIMED: [&str; 3] = ["selection.", "latency.", "stale.slow"];
+const TIMED: [&str; 4] = ["selection.", "latency.", "stale.slow", "stale.outage"];
 
 /// Verdicts by resolver and check.
 pub(super) struct Table(BTreeMap<(String, String), BTreeSet<String>>);

@@ -46,7 +46,7 @@ struct Audit {
     pace: Pace,
     /// By how much the authority's clock is ahead.
     offset: i64,
-    /// A probe was answered with nothing but silence: there is no use in asking more.
+    /// No question of a probe was answered: there is no use in asking more.
     is_silent: AtomicBool,
 }
 
@@ -165,8 +165,8 @@ impl Audit {
             exchanges.extend(done.ok());
         }
         exchanges.sort_by_key(|exchange| exchange.sent_ms);
-        let is_silence = |exchange: &Exchange| exchange.outcome == Outcome::Silence;
-        if !exchanges.is_empty() && exchanges.iter().all(is_silence) {
+        let is_answered = |exchange: &Exchange| matches!(exchange.outcome, Outcome::Answer(_));
+        if !exchanges.is_empty() && !exchanges.iter().any(is_answered) {
             self.is_silent.store(true, Ordering::Relaxed);
         }
         tokio::time::sleep(LOG_WAIT).await;

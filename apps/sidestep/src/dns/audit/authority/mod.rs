@@ -44,7 +44,7 @@ pub(crate) struct Authority {
 
     /// Address to serve, with or without a port (default 5300), and how this server differs from the others while the probe `selection`
     /// looks how resolvers choose: delay=MS, loss=PERCENT, outage=SECONDS-SECONDS (up to 60, since the start of the probe). The zone's
-    /// servers in their order; if none has a condition, the last one is the fastest and has an outage [default: 127.0.0.1].
+    /// servers in their order; if none has a condition, the last one is the fastest and has an outage.
     #[arg(
         long = "listen",
         visible_alias = "server",
@@ -83,7 +83,7 @@ pub(crate) struct Authority {
     #[arg(long, value_name = "COUNT", default_value_t = 200)]
     rate_per_address: u32,
 
-    /// The same for all addresses of a network: /24 of IPv4, /56 of IPv6.
+    /// The same over UDP for all addresses of a network: /24 of IPv4, /56 of IPv6.
     #[arg(long, value_name = "COUNT", default_value_t = 1000)]
     rate_per_prefix: u32,
 
