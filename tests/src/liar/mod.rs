@@ -47,8 +47,10 @@ pub enum Fault {
     IgnoresScope,
     /// A client's subnet is passed on; answers for IPv6 are given to all.
     IgnoresScopeOfSix,
-    /// A client's subnet is passed on; no answer for a network is used again. No fault but for that.
+    /// A client's subnet is passed on; no answer for a network is used again.
     NeverReuses,
+    /// A client's subnet is passed on; answers for all networks are kept for one.
+    KeepsApart,
     /// A client's subnet is passed on, and answers are kept as they should be: no fault but for the first.
     PassesSubnet,
     /// Clients' networks are told, of those that do not want it, too.
@@ -61,6 +63,8 @@ pub enum Fault {
     DesiresRecursion,
     /// A cache in front of its own has another bound of TTLs.
     TwoCaches,
+    /// A cache in front of its own writes answers by itself, and has no cookies.
+    TwoWriters,
     /// It has two caches side by side.
     SideBySide,
     /// Questions leave from another country.
@@ -134,8 +138,13 @@ pub enum Fault {
 }
 
 /// Those that pass a client's subnet on.
-const PASSES_SUBNET: [Fault; 4] =
-    [Fault::IgnoresScope, Fault::IgnoresScopeOfSix, Fault::NeverReuses, Fault::PassesSubnet];
+const PASSES_SUBNET: [Fault; 5] = [
+    Fault::IgnoresScope,
+    Fault::IgnoresScopeOfSix,
+    Fault::NeverReuses,
+    Fault::KeepsApart,
+    Fault::PassesSubnet,
+];
 
 /// A name outside of the audit zone, and its address.
 pub const WORLD: (&str, Ipv4Addr) = ("www.example.", Ipv4Addr::new(198, 51, 100, 80));
@@ -298,6 +307,7 @@ impl Liar {
         let known = self.cache.get(&key).cloned();
         if let Some(entry) = known.as_ref().filter(|entry| now_ms < entry.expires_ms) {
             answer.take(entry, self.remaining(entry, now_ms));
+            answer.is_kept = true;
             self.judge(spec.as_ref(), name, answer);
             return 0;
         }
@@ -333,13 +343,11 @@ impl Liar {
     fn network(&self, subnet: Option<&Subnet>, name: Name<'_>, now_ms: u64) -> Option<(IpAddr, u64)> {
         let scope = name.labels().find_map(Spec::parse).and_then(|spec| spec.scope).unwrap_or(0);
         let address = subnet?.address;
-        let is_for_all = scope == 0
+        let is_for_all = scope == 0 && !self.has(Fault::KeepsApart)
             || self.has(Fault::IgnoresScope)
             || self.has(Fault::IgnoresScopeOfSix) && address.is_ipv6();
-        match self.has(Fault::NeverReuses) {
-            true => Some((address, now_ms)),
-            false => (!is_for_all).then_some((address, 0)),
-        }
+        let when = if self.has(Fault::NeverReuses) { now_ms } else { 0 };
+        (!is_for_all).then_some((address, when))
     }
 
     /// Whether expired data goes out before anybody is asked.
@@ -519,7 +527,8 @@ impl Liar {
         }
         if query.edns.is_some() {
             let mark = answer.extended_error.filter(|_| !self.has(Fault::Unmarked));
-            let cookie = query.option(message, edns::COOKIE).filter(|_| !self.has(Fault::NoCookies));
+            let has_cookies = !(self.has(Fault::NoCookies) || self.has(Fault::TwoWriters) && answer.is_kept);
+            let cookie = query.option(message, edns::COOKIE).filter(|_| has_cookies);
             let options = [
                 mark.map(|code| edns_option(edns::EXTENDED_ERROR, &code.to_be_bytes())),
                 cookie.map(|client| edns_option(edns::COOKIE, &[client, COOKIE].concat())),
@@ -545,6 +554,8 @@ struct Answer {
     is_authentic: bool,
     /// There is none.
     is_silent: bool,
+    /// It comes from the cache.
+    is_kept: bool,
     extended_error: Option<u16>,
 }
 

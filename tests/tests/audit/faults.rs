@@ -9,7 +9,7 @@ use tests::Fault;
 use crate::simulated::{Conditions, findings, findings_under};
 
 /// Fault, the check that sees it, and how that ends.
-const FAULTS: [(Fault, &str, Verdict); 70] = [
+const FAULTS: [(Fault, &str, Verdict); 72] = [
     (Fault::ServesExpired, "stale.reachable", Verdict::Bad),
     (Fault::ServesExpired, "flush.way", Verdict::Notice),
     (Fault::NeverRefreshes, "stale.refresh", Verdict::Bad),
@@ -36,6 +36,7 @@ const FAULTS: [(Fault, &str, Verdict); 70] = [
     (Fault::IgnoresScopeOfSix, "who.passed", Verdict::Notice),
     (Fault::IgnoresScopeOfSix, "who.scope", Verdict::Bad),
     (Fault::NeverReuses, "who.reuse", Verdict::Notice),
+    (Fault::KeepsApart, "who.reuse", Verdict::Notice),
     (Fault::PassesSubnet, "who.passed", Verdict::Notice),
     (Fault::PassesSubnet, "who.scope", Verdict::Good),
     (Fault::PassesSubnet, "who.reuse", Verdict::Good),
@@ -55,6 +56,7 @@ const FAULTS: [(Fault, &str, Verdict); 70] = [
     (Fault::DesiresRecursion, "identity.chain", Verdict::Notice),
     (Fault::TwoCaches, "identity.chain", Verdict::Notice),
     (Fault::TwoCaches, "ttl.decrement", Verdict::Bad),
+    (Fault::TwoWriters, "identity.chain", Verdict::Notice),
     (Fault::SideBySide, "identity.chain", Verdict::Notice),
     (Fault::RewritesMissing, "integrity.missing", Verdict::Bad),
     (Fault::ChangesAddress, "integrity.address", Verdict::Bad),
