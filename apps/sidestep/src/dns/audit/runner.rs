@@ -127,11 +127,13 @@ impl Audit {
         Turns { own: &self.pace, all: &self.shared.all }
     }
 
-    /// Runs the probes one after the other, or together.
+    /// Runs the probes together, or one after the other: first those that leave nothing behind.
     async fn run(self: Arc<Audit>) {
         let settings = Arc::clone(&self.shared.settings);
         let mut together = JoinSet::new();
-        for (place, probe) in settings.probes.iter().enumerate() {
+        let mut probes: Vec<_> = settings.probes.iter().enumerate().collect();
+        probes.sort_by_key(|(_, probe)| probe.harm(&self.shared.plan));
+        for (place, probe) in probes {
             let run = Arc::clone(&self).run_and_keep(place, probe);
             if settings.is_together {
                 together.spawn(run);
