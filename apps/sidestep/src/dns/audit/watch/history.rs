@@ -213,7 +213,8 @@ mod tests {
         let history = History::open(Path::new(":memory:")).unwrap();
         history.add(&report(Verdict::Bad)).unwrap();
         let mut silent = report(Verdict::Unknown);
-        silent.resolvers[0].findings.truncate(1);
+        let findings = silent.resolvers[0].findings.drain(..1).collect();
+        silent.resolvers[0] = ResolverReport::new("192.0.2.1:53".to_owned(), findings, 7);
         history.add(&silent).unwrap();
         assert!(history.scores().unwrap().is_empty());
         assert_eq!(history.counts().unwrap(), [("192.0.2.1:53".to_owned(), "unknown".to_owned(), 1)]);
