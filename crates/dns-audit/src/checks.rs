@@ -191,6 +191,10 @@ checks! {
         "Any client can choose for which network answers are made.";
     WHO_SCOPE = "who.scope", 15, "Answers for one network stay there", "RFC 7871, 7.3.1",
         "Users get addresses that were chosen for another network.";
+    WHO_REUSE = "who.reuse", 1, "Answers are kept for the networks that they are good for", "RFC 7871, 7.3.1",
+        "The authority is asked more often than it needs to be, and users wait for it.";
+    WHO_OPT_OUT = "who.opt-out", 10, "Clients that want no client subnet", "RFC 7871, 7.1.2",
+        "Users who do not want their network to be told have it told all the same.";
     WHO_LINES = "who.lines", 10, "The country that authorities see", "",
         "Users get the line of another country: slow servers, wrong language, blocked content.";
     SELECTION_SHARE = "selection.share", 10, "The fastest server gets most questions", "RFC 1035, 7.2; RFC 9520",
@@ -207,6 +211,8 @@ checks! {
         "The servers of the root and of top-level domains see the whole names that users ask for.";
     IDENTITY_FINGERPRINT = "identity.fingerprint", 0, "What it behaves like", "",
         "Tells which software asks, and whether it is the same that answers.";
+    IDENTITY_CHAIN = "identity.chain", 0, "Forwarders and caches on the way", "",
+        "Each server on the way can change answers and keep them for longer, and its owner may be somebody else.";
     INTEGRITY_MISSING = "integrity.missing", 20, "Names that do not exist", "RFC 8020; RFC 4924, 2.5.2",
         "Mistyped names lead to a third party, and programs take what is missing for there.";
     INTEGRITY_ADDRESS = "integrity.address", 25, "Addresses arrive as they were sent", "RFC 4924, 2.5.2",

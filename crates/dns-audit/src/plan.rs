@@ -7,7 +7,7 @@ use dns_message::{add_to_count, push_record, question_message};
 use dns_wire::header::flag;
 use dns_wire::{Class, Name, NameBuf, Rtype};
 
-use crate::authority::{Nonce, Spec, Via};
+use crate::authority::{Condition, Nonce, Spec, Via};
 use crate::edns;
 
 /// AD in a query: the client wants to know whether data is authentic (RFC 6840, 5.7).
@@ -123,10 +123,8 @@ pub struct Options {
     pub names: Vec<Given>,
     /// Questions of the probes that count.
     pub samples: u32,
-    /// Addresses of the authority.
-    pub servers: usize,
-    /// Servers that the audit zone says it has; 0 if it was not asked.
-    pub zone_servers: usize,
+    /// Of each server of the audit zone, as it says itself; none if it was not asked.
+    pub conditions: Vec<Condition>,
     /// The zone's parent has a DS record for it.
     pub is_signed: bool,
     /// Addresses of this host to ask from.
@@ -145,8 +143,7 @@ impl Default for Options {
             ttl_s: 5,
             names: Vec::new(),
             samples: 20,
-            servers: 1,
-            zone_servers: 0,
+            conditions: Vec::new(),
             is_signed: false,
             sources: 1,
             encrypted: true,

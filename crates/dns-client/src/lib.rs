@@ -234,7 +234,7 @@ fn answer_to(question: &[u8], answer: Vec<u8>) -> Result<Vec<u8>, AskError> {
     let is_response = said.id() == asked.id() && said.flags() & flag::QR != 0;
     let is_ours = match said.question() {
         Some(said) => Some(said) == asked.question(),
-        None => said.flags() & 0xf == Rcode::FormErr.low(),
+        None => [Rcode::FormErr, Rcode::NotImp].iter().any(|rcode| said.flags() & 0xf == rcode.low()),
     };
     if is_response && is_ours { Ok(answer) } else { Err(AskError::NoAnswer) }
 }

@@ -45,6 +45,28 @@ pub enum Fault {
     LoopbackSubnet,
     /// A client's subnet is passed on, and the answer given to all.
     IgnoresScope,
+    /// A client's subnet is passed on; answers for IPv6 are given to all.
+    IgnoresScopeOfSix,
+    /// A client's subnet is passed on; no answer for a network is used again.
+    NeverReuses,
+    /// A client's subnet is passed on; answers for all networks are kept for one.
+    KeepsApart,
+    /// A client's subnet is passed on, and answers are kept as they should be: no fault but for the first.
+    PassesSubnet,
+    /// Clients' networks are told, of those that do not want it, too.
+    IgnoresOptOut,
+    /// Clients' whole addresses are told.
+    TellsWhole,
+    /// Another server stands in front of it, which answers for names that say what a server is.
+    Fronted,
+    /// It asks the authority as clients ask resolvers.
+    DesiresRecursion,
+    /// A cache in front of its own has another bound of TTLs.
+    TwoCaches,
+    /// A cache in front of its own writes answers by itself, and has no cookies.
+    TwoWriters,
+    /// It has two caches side by side.
+    SideBySide,
     /// Questions leave from another country.
     Abroad,
     /// The slowest server is asked.
@@ -115,12 +137,23 @@ pub enum Fault {
     FailsAll,
 }
 
+/// Those that pass a client's subnet on.
+const PASSES_SUBNET: [Fault; 5] = [
+    Fault::IgnoresScope,
+    Fault::IgnoresScopeOfSix,
+    Fault::NeverReuses,
+    Fault::KeepsApart,
+    Fault::PassesSubnet,
+];
+
 /// A name outside of the audit zone, and its address.
 pub const WORLD: (&str, Ipv4Addr) = ("www.example.", Ipv4Addr::new(198, 51, 100, 80));
 
 /// Where its questions come from, and where those of one abroad do.
 pub const EGRESS: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 53)), IpAddr::V4(Ipv4Addr::new(198, 51, 100, 53))];
+/// Where its clients are.
+const CLIENT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 0);
 /// The address that it lies with.
 const LIE: [u8; 4] = [203, 0, 113, 9];
 const NEAR_LIE: [u8; 4] = [77, 0, 0, 1];
@@ -129,6 +162,7 @@ const OWN_MS: u64 = 1;
 const FAR_MS: u64 = 150;
 /// What it adds to a client's part of a cookie.
 const COOKIE: &[u8] = b"of liars";
+const CHAOS: Class = Class(3);
 const RA: u16 = 0x0080;
 const AD: u16 = 0x0020;
 const WEEK_S: u32 = 604_800;
@@ -139,13 +173,16 @@ const UDP_MAX: usize = 1232;
 /// The resolver.
 pub struct Liar {
     fault: Option<Fault>,
-    cache: BTreeMap<(Vec<u8>, u16, Option<IpAddr>), Entry>,
+    cache: BTreeMap<Key, Entry>,
     servers: Servers,
     /// Names that have failed.
     failed: bool,
     seed: u64,
     next_id: u16,
 }
+
+/// Name, type, for whom (a network, and when it asked if that matters), and in which of its caches.
+type Key = (Vec<u8>, u16, Option<(IpAddr, u64)>, u64);
 
 /// The authority of the audit zone, and its log.
 pub struct Upstream {
@@ -234,7 +271,10 @@ impl Liar {
         match self.fault {
             Some(Fault::TellsVersion) if is_version => Some(says("Liar 1.2.3")),
             Some(Fault::PosesAsAnother) if is_version => Some(says("unbound")),
-            _ if query.qclass != Class::IN => Some(fails(Rcode::Refused)),
+            Some(Fault::Fronted) if query.qclass == CHAOS => Some(fails(Rcode::NotImp)),
+            _ if query.qclass != Class::IN || [Rtype::AXFR, Rtype(254)].contains(&query.qtype) => {
+                Some(fails(Rcode::ServFail))
+            }
             Some(Fault::Refuses) => Some(fails(Rcode::Refused)),
             Some(Fault::FailsAll) => Some(fails(Rcode::ServFail)),
             _ if is_world && query.qtype != Rtype::A => Some(Answer::default()),
@@ -255,12 +295,19 @@ impl Liar {
         answer: &mut Answer,
     ) -> u64 {
         let subnet = query.option(message, edns::CLIENT_SUBNET).and_then(Subnet::parse);
-        let subnet = subnet.filter(|_| self.has(Fault::IgnoresScope));
-        let key = (name.as_bytes().to_ascii_lowercase(), query.qtype.0, None);
+        let side = if self.has(Fault::SideBySide) { self.random() % 2 } else { 0 };
+        let subnet = subnet.filter(|_| PASSES_SUBNET.iter().any(|fault| self.has(*fault)));
+        let key = (
+            name.as_bytes().to_ascii_lowercase(),
+            query.qtype.0,
+            self.network(subnet.as_ref(), name, now_ms),
+            side,
+        );
         let spec = name.labels().find_map(Spec::parse);
         let known = self.cache.get(&key).cloned();
         if let Some(entry) = known.as_ref().filter(|entry| now_ms < entry.expires_ms) {
             answer.take(entry, self.remaining(entry, now_ms));
+            answer.is_kept = true;
             self.judge(spec.as_ref(), name, answer);
             return 0;
         }
@@ -292,10 +339,20 @@ impl Liar {
         fetched.took_ms
     }
 
+    /// For whom an answer is kept: for a network, or for all. It reads the scope of answers in their names.
+    fn network(&self, subnet: Option<&Subnet>, name: Name<'_>, now_ms: u64) -> Option<(IpAddr, u64)> {
+        let scope = name.labels().find_map(Spec::parse).and_then(|spec| spec.scope).unwrap_or(0);
+        let address = subnet?.address;
+        let is_for_all = scope == 0 && !self.has(Fault::KeepsApart)
+            || self.has(Fault::IgnoresScope)
+            || self.has(Fault::IgnoresScopeOfSix) && address.is_ipv6();
+        let when = if self.has(Fault::NeverReuses) { now_ms } else { 0 };
+        (!is_for_all).then_some((address, when))
+    }
+
     /// Whether expired data goes out before anybody is asked.
     fn serves_at_once(&self, spec: Option<&Spec>, now_ms: u64) -> bool {
-        let is_slow =
-            spec.is_some_and(|spec| matches!(spec.behaviour(0, 99, now_ms), Some(Behaviour::Slow(500..))));
+        let is_slow = spec.is_some_and(|spec| matches!(spec.behaviour(now_ms), Some(Behaviour::Slow(500..))));
         self.has(Fault::ServesExpired)
             || self.has(Fault::NeverRefreshes)
             || self.has(Fault::Impatient) && is_slow
@@ -307,16 +364,16 @@ impl Liar {
 
     fn remaining(&self, entry: &Entry, now_ms: u64) -> u32 {
         let elapsed = (now_ms.saturating_sub(entry.stored_ms) / 1000) as u32;
-        if self.has(Fault::FrozenTtl) { entry.ttl } else { entry.ttl.saturating_sub(elapsed) }
+        let remaining = entry.ttl.saturating_sub(elapsed);
+        match self.fault {
+            Some(Fault::FrozenTtl) => entry.ttl,
+            Some(Fault::TwoCaches) if now_ms > entry.stored_ms => remaining + 60,
+            _ => remaining,
+        }
     }
 
     /// Stores what came.
-    fn keep(
-        &mut self,
-        key: (Vec<u8>, u16, Option<IpAddr>),
-        reply: Option<Reply>,
-        now_ms: u64,
-    ) -> Option<Entry> {
+    fn keep(&mut self, key: Key, reply: Option<Reply>, now_ms: u64) -> Option<Entry> {
         let reply = reply?;
         let is_negative = reply.answers.is_empty();
         let ttl = reply.answers.iter().chain(&reply.authority).map(|record| record.ttl).min().unwrap_or(0);
@@ -391,9 +448,15 @@ impl Liar {
     /// The message that asks the authority.
     fn query(&mut self, query: &Query, name: Name<'_>, subnet: Option<Subnet>) -> Vec<u8> {
         let loopback = Subnet { address: Ipv4Addr::LOCALHOST.into(), source: 32, scope: 0 };
-        let subnet = if self.has(Fault::LoopbackSubnet) { Some(loopback) } else { subnet };
+        let client = |source| Subnet { address: CLIENT.into(), source, scope: 0 };
+        let subnet = match self.fault {
+            Some(Fault::LoopbackSubnet) => Some(loopback),
+            Some(Fault::IgnoresOptOut) => Some(client(24)),
+            Some(Fault::TellsWhole) => Some(client(32)),
+            _ => subnet,
+        };
         let mut question = Question::new(NameBuf::from(name), query.qtype);
-        question.flags = 0;
+        question.flags = if self.has(Fault::DesiresRecursion) { flag::RD } else { 0 };
         if let Some(subnet) = subnet {
             question = question.with_option(edns::CLIENT_SUBNET, subnet.to_data());
         }
@@ -464,7 +527,8 @@ impl Liar {
         }
         if query.edns.is_some() {
             let mark = answer.extended_error.filter(|_| !self.has(Fault::Unmarked));
-            let cookie = query.option(message, edns::COOKIE).filter(|_| !self.has(Fault::NoCookies));
+            let has_cookies = !(self.has(Fault::NoCookies) || self.has(Fault::TwoWriters) && answer.is_kept);
+            let cookie = query.option(message, edns::COOKIE).filter(|_| has_cookies);
             let options = [
                 mark.map(|code| edns_option(edns::EXTENDED_ERROR, &code.to_be_bytes())),
                 cookie.map(|client| edns_option(edns::COOKIE, &[client, COOKIE].concat())),
@@ -490,6 +554,8 @@ struct Answer {
     is_authentic: bool,
     /// There is none.
     is_silent: bool,
+    /// It comes from the cache.
+    is_kept: bool,
     extended_error: Option<u16>,
 }
 

@@ -315,6 +315,81 @@ fn the_authority_answers_a_stranger_so_often_and_not_more() {
     assert!((20..80).contains(&whole) && cut > 100 && whole + cut < 250, "{whole} whole, {cut} cut");
 }
 
+/// One that waits has its answers late, and all of them.
+#[test]
+fn the_authority_lets_a_client_over_tcp_wait_for_its_turn() {
+    let words = ["dns", "audit", "authority", "--zone", "probe.test", "--listen", "127.0.0.1:0"];
+    let mut command = Command::new(sidestep_binary());
+    command.args(words).args(["--rate-per-address", "5"]);
+    let mut process = Child::spawn("sidestep", &mut command).unwrap();
+    let line = process.wait_for_line("ready: audit zone", PATIENCE).unwrap();
+    let mut stream = TcpStream::connect(line.rsplit(' ').next().unwrap()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let name = NameBuf::from_text(b"probe.test.", None).unwrap();
+    let started = Instant::now();
+    for id in 0..15 {
+        let message = Question::new(name.clone(), Rtype::SOA).message(id);
+        stream.write_all(&[&(message.len() as u16).to_be_bytes()[..], &message].concat()).unwrap();
+    }
+    for _ in 0..15 {
+        let mut len = [0; 2];
+        stream.read_exact(&mut len).unwrap();
+        let mut answer = vec![0; usize::from(u16::from_be_bytes(len))];
+        stream.read_exact(&mut answer).unwrap();
+        assert!(!Reply::read(&answer).unwrap().answers.is_empty());
+    }
+    // Five at once, and five a second.
+    assert!(started.elapsed() > Duration::from_millis(1500), "15 answers in {:?}", started.elapsed());
+}
+
+#[test]
+fn the_authority_says_how_its_servers_differ() {
+    let says = |listen: [&str; 2]| {
+        let mut command = Command::new(sidestep_binary());
+        command.args(["dns", "audit", "authority", "--zone", "probe.test"]);
+        command.args(["--listen", listen[0], "--server", listen[1]]);
+        let mut process = Child::spawn("sidestep", &mut command).unwrap();
+        let line = process.wait_for_line("ready: audit zone", PATIENCE).unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let name = NameBuf::from_text(b"servers.probe.test.", None).unwrap();
+        socket
+            .send_to(&Question::new(name, Rtype::TXT).message(1), line.rsplit(' ').next().unwrap())
+            .unwrap();
+        let mut buffer = [0; 4096];
+        let len = socket.recv(&mut buffer).unwrap();
+        let texts = Reply::read(&buffer[..len]).unwrap().answers;
+        texts.iter().map(|record| text(&record.rdata[1..])).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        says(["127.0.0.1:0", "127.0.0.1:0,delay=20,loss=5,outage=1-2.5"]),
+        ["1,delay=0,loss=0", "2,delay=20,loss=5,outage=1.0-2.5"]
+    );
+    assert_eq!(says(["127.0.0.1:0"; 2]), ["1,delay=65,loss=25", "2,delay=5,loss=25,outage=6.0-11.0"]);
+}
+
+/// Of a list of thousands many are silent: one probe is enough to see it.
+#[test]
+fn a_resolver_that_answers_nothing_is_asked_by_one_probe() {
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let words =
+        ["dns", "audit", "probe", "--zone", "probe.example", "--plain", "--samples", "4", "--rate", "200"];
+    let output = command(&[&words[..], &["--only", "ttl,latency", "--json", &address]].concat());
+    let report: Report = serde_json::from_slice(&output.stdout).unwrap();
+    let score = &report.resolvers[0].score;
+    assert_eq!((score.points, score.seen), (None, 0), "{report:?}");
+    let checks: Vec<&str> = report.resolvers[0].findings.iter().map(|finding| &*finding.check).collect();
+    assert!(checks.contains(&"ttl.zero") && checks.contains(&"latency.hot"), "{checks:?}");
+    silent.set_nonblocking(true).unwrap();
+    let (mut runs, mut buffer) = (std::collections::BTreeSet::new(), [0; 4096]);
+    while let Ok(len) = silent.recv(&mut buffer) {
+        let label = &buffer[13..len];
+        runs.insert(label[..13].to_vec()); // The nonce.
+    }
+    assert_eq!(runs.len(), 2, "that of the clock and that of the first probe");
+}
+
 #[test]
 fn servers_at_one_address_are_told_apart_by_their_ports() {
     let words = ["dns", "audit", "authority", "--zone", "probe.test"];
@@ -384,6 +459,47 @@ fn wrong_words_are_errors_that_say_what_to_do() {
             "metrics at 127.0.0.1:",
         ),
         (&["authority", "--zone", "p.example", "--listen", "0.0.0.0:0"], "by --address"),
+        (
+            &["authority", "--zone", "p.example", "--listen", "127.0.0.1:0,delay=9999"],
+            "listen: 127.0.0.1:0,delay=9999: delay: \"9999\" is not a number of milliseconds up to 5000",
+        ),
+        (
+            &["authority", "--zone", "p.example", "--server", "127.0.0.1:0,fast"],
+            "\"fast\" is not delay=MS, loss=PERCENT or outage=SECONDS-SECONDS",
+        ),
+        (
+            &["authority", "--zone", "p.example", "--listen", "127.0.0.1:0", "--log-file", "/nonexistent/l"],
+            "log file /nonexistent/l",
+        ),
+        (&["probe", "--zone", "p.example", "127.0.0.1:0"], "nobody listens at port 0"),
+        (
+            &["probe", "--zone", "p.example", "224.0.0.1"],
+            "resolver: 224.0.0.1 is not the address of one host",
+        ),
+        (
+            &["probe", "--zone", "p.example", "--authority", "0.0.0.0", "127.0.0.1"],
+            "authority: 0.0.0.0 is not",
+        ),
+        (
+            &[
+                "authority",
+                "--zone",
+                "p.example",
+                "--listen",
+                "127.0.0.1:0",
+                "--address",
+                "192.0.2.1",
+                "--address",
+                "192.0.2.2",
+            ],
+            "address: there are 2 for 1 servers",
+        ),
+        (&["probe", "--zone", ".", "127.0.0.1"], "zone: the root cannot be an audit zone"),
+        (&["probe", "--zone", "p.example", "127.0.0.1#"], "the name of the certificate is missing"),
+        (
+            &["probe", "--zone", "p.example", "--country", "Germany", "127.0.0.1"],
+            "country: \"Germany\" is not two letters",
+        ),
         (
             &["watch", "--zone", "p.example", "--history", "/nonexistent/h", "127.0.0.1"],
             "history /nonexistent/h",

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::IpAddr;
 
-use dns_audit::authority::{Log, Nonce, Via, Zone};
+use dns_audit::authority::{Condition, Log, Nonce, Via, Zone};
 use dns_audit::checks::Finding;
 use dns_audit::networks::{Network, Networks};
 use dns_audit::plan::{Given, Options, Planner, REPEAT_MS, Step};
@@ -31,6 +31,8 @@ pub(crate) struct Conditions {
     pub(crate) interval_ms: u64,
     /// This host is not among the resolver's clients.
     pub(crate) is_outside: bool,
+    /// Of the audit zone's servers, if they are not those where nothing is said.
+    pub(crate) servers: Option<[Condition; SERVERS]>,
 }
 
 /// One of the liar's addresses is at home, the other one is not.
@@ -48,7 +50,7 @@ fn options(conditions: &Conditions) -> Options {
     let expected = dns_guard::Networks::new(vec!["198.51.100.0/24".parse().unwrap()]);
     let name = NameBuf::from_text(WORLD.0.as_bytes(), None).unwrap();
     Options {
-        servers: SERVERS,
+        conditions: conditions.servers.map_or_else(|| Condition::of_servers(SERVERS), Vec::from),
         is_signed: true,
         is_outside: conditions.is_outside,
         country: Some("DE".to_owned()),
@@ -58,12 +60,15 @@ fn options(conditions: &Conditions) -> Options {
 }
 
 /// A signed audit zone.
-fn upstream() -> Upstream {
+fn upstream(conditions: Vec<Condition>) -> Upstream {
     let origin = NameBuf::from_text(b"probe.example.", None).unwrap();
     let files = dns_sign::KeyFiles::generate(origin.as_name(), Role::KeySigning, Times::default()).unwrap();
     let key = dns_sign::Key::read(origin.as_name(), &files.public, &files.private).unwrap();
     let servers = (1..=SERVERS as u8).map(|number| IpAddr::from([192, 0, 2, number])).collect();
-    Upstream { zone: Zone::new(origin, servers, KeySet::new(vec![key])), log: Log::new(10_000) }
+    Upstream {
+        zone: Zone::new(origin, servers, KeySet::new(vec![key])).with_conditions(conditions),
+        log: Log::new(10_000),
+    }
 }
 
 /// What a probe finds at a resolver with this fault.
@@ -73,7 +78,8 @@ pub(crate) fn findings(probe: &Probe, fault: Option<Fault>) -> Vec<Finding> {
 
 /// What a probe finds under these conditions.
 pub(crate) fn findings_under(probe: &Probe, conditions: &Conditions) -> Vec<Finding> {
-    let (options, mut upstream) = (options(conditions), upstream());
+    let options = options(conditions);
+    let mut upstream = upstream(options.conditions.clone());
     let mut liar = Liar::new(conditions.fault, SERVERS);
     let origin = NameBuf::from(upstream.zone.origin());
     let nonce = Nonce(0x0123_4567_89ab_cdef);

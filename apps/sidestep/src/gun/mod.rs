@@ -17,7 +17,6 @@ mod report;
 mod target;
 mod text;
 
-use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;

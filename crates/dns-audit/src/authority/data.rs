@@ -2,7 +2,7 @@
 
 use dns_wire::Query;
 
-use super::{Asked, Entry, Log, Nonce, Spec, asked_subnet};
+use super::{Asked, Condition, Entry, Log, Nonce, Spec, asked_subnet};
 use crate::edns;
 
 /// The longest string in the data of a TXT record.
@@ -64,6 +64,16 @@ fn push_string(rdata: &mut Vec<u8>, octets: &[u8]) {
         rdata.push(piece.len() as u8);
         rdata.extend(piece);
     }
+}
+
+/// A record for each server: its number, counted from 1, and its condition.
+pub(super) fn conditions_texts(conditions: &[Condition]) -> Vec<Vec<u8>> {
+    let record = |(number, condition): (usize, &Condition)| {
+        let mut rdata = Vec::new();
+        push_string(&mut rdata, format!("{number},{condition}").as_bytes());
+        rdata
+    };
+    (1..).zip(conditions).map(record).collect()
 }
 
 /// A record for each entry of a run from a number on, as many as fit; one empty string if there is none.

@@ -3,6 +3,7 @@
 //! | file | what it does |
 //! | --- | --- |
 //! | `spec.rs` | what a label says about its answers |
+//! | `conditions.rs` | delay, loss and outage of each server |
 //! | `stamp.rs` | the time in the data of an answer |
 //! | `data.rs` | data of records |
 //! | `log.rs` | who asked, by nonce |
@@ -16,8 +17,10 @@
 //! | `SPEC`, and all names below it | A, AAAA, TXT with the time; what the label says happens to them |
 //! | `SPEC.u` | the same in a zone `u` whose DS record is of an unknown algorithm: it is not signed |
 //! | `nsN` | addresses of the servers |
+//! | `servers` | TXT: the condition of each server |
 //! | `log-NONCE-FROM` | TXT over TCP: the entries of a run from a number on, each in JSON |
 
+mod conditions;
 mod data;
 mod log;
 mod reply;
@@ -30,7 +33,9 @@ use std::net::{IpAddr, SocketAddr};
 use dns_sign::{Key, KeySet};
 use dns_wire::{Name, NameBuf, Query, QueryError, Rcode, Rtype};
 
-use data::{entry, page, text, unknown_ds};
+pub use conditions::Condition;
+use conditions::DELAY_MAX_MS;
+use data::{conditions_texts, entry, page, text, unknown_ds};
 pub use log::{Entry, Log, Subnet, Via};
 use reply::{Reply, Section, Set};
 use signing::Pen;
@@ -41,8 +46,6 @@ use crate::edns;
 
 /// TTL of what does not change.
 const STEADY_TTL: u32 = 3600;
-/// No answer waits for longer, whatever its name says: each one takes memory meanwhile.
-const DELAY_MAX_MS: u16 = 5000;
 /// The label of the zone that is not signed as far as anybody can tell.
 pub(crate) const UNKNOWN: &[u8] = b"u";
 
@@ -51,6 +54,8 @@ pub struct Zone {
     origin: NameBuf,
     /// The addresses of `ns1` and on.
     servers: Vec<IpAddr>,
+    /// One for each of them.
+    conditions: Vec<Condition>,
     /// The first one signs all.
     keys: KeySet,
 }
@@ -85,6 +90,8 @@ enum Place {
     /// The apex of the zone of unknown algorithm.
     Unknown,
     Server(IpAddr),
+    /// What is said of the servers' conditions.
+    Conditions,
     /// A label with a behaviour, in the zone of unknown algorithm or not.
     Spec(Spec, bool),
     Log(Nonce, usize),
@@ -96,7 +103,20 @@ impl Zone {
     /// A zone with these servers. With a key it is signed, by the first one.
     #[must_use]
     pub fn new(origin: NameBuf, servers: Vec<IpAddr>, keys: KeySet) -> Zone {
-        Zone { origin, servers, keys }
+        let conditions = Condition::of_servers(servers.len());
+        Zone { origin, servers, conditions, keys }
+    }
+
+    /// The same with other conditions than those where nothing is said; one for each server, in their order.
+    #[must_use]
+    pub fn with_conditions(self, conditions: Vec<Condition>) -> Zone {
+        Zone { conditions, ..self }
+    }
+
+    /// How each server differs from the others.
+    #[must_use]
+    pub fn conditions(&self) -> &[Condition] {
+        &self.conditions
     }
 
     /// Its name.
@@ -170,6 +190,9 @@ impl Zone {
             let (nonce, from) = rest.split_once('-')?;
             return Some(Place::Log(Nonce::parse(nonce)?, from.parse().ok()?));
         }
+        if text == "servers" {
+            return Some(Place::Conditions);
+        }
         let number: usize = text.strip_prefix("ns")?.parse().ok()?;
         self.servers.get(number.checked_sub(1)?).map(|address| Place::Server(*address))
     }
@@ -207,12 +230,15 @@ impl Zone {
             (Place::Server(IpAddr::V6(_)), _) => {
                 (Vec::new(), STEADY_TTL, &[Rtype::AAAA, Rtype::RRSIG, Rtype::NSEC])
             }
+            (Place::Conditions, Rtype::TXT) => (conditions_texts(&self.conditions), 0, &[]),
             // Over UDP it is cut: nobody gets it under the address of somebody else.
             (Place::Log(nonce, from), Rtype::TXT) if asked.via != Via::Udp => {
                 (page(log, *nonce, *from), 0, &[])
             }
             (Place::Log(..), Rtype::TXT) => (vec![vec![0; 5 << 10]], 0, &[]),
-            (Place::Log(..), _) => (Vec::new(), 0, &[Rtype::TXT, Rtype::RRSIG, Rtype::NSEC]),
+            (Place::Log(..) | Place::Conditions, _) => {
+                (Vec::new(), 0, &[Rtype::TXT, Rtype::RRSIG, Rtype::NSEC])
+            }
             (Place::Nothing(label), _) => return self.deny_name(reply, label, STEADY_TTL),
             (Place::Spec(..), _) => (Vec::new(), 0, &[]), // Answered elsewhere.
         };
@@ -236,9 +262,8 @@ impl Zone {
         if matches!(place, Place::Spec(_, true)) {
             reply.leave_signed_zone();
         }
-        let chance = chance(asked);
         let mut delay_ms = 0;
-        match spec.behaviour(asked.server, chance, now_ms) {
+        match self.behaviour(spec, asked, now_ms) {
             Some(Behaviour::Silent) => return Answer::default(),
             Some(Behaviour::ServFail) => reply.set_rcode(Rcode::ServFail),
             Some(Behaviour::Refused) => reply.set_rcode(Rcode::Refused),
@@ -258,6 +283,16 @@ impl Zone {
             }
         }
         Answer { message: Some(reply.finish()), delay_ms, entry: None }
+    }
+
+    /// What a server does by itself comes first only where it is silent.
+    fn behaviour(&self, spec: &Spec, asked: &Asked<'_>, now_ms: u64) -> Option<Behaviour> {
+        let condition = self.conditions.get(asked.server).copied().unwrap_or_default();
+        let by_server = condition.behaviour(spec.servers, chance(asked), spec.tenths(now_ms));
+        match by_server {
+            Some(Behaviour::Silent) => by_server,
+            _ => spec.behaviour(now_ms).or(by_server),
+        }
     }
 
     fn answer_with_time(

@@ -93,7 +93,8 @@ impl<'q> Reply<'q> {
         let opt = self.query.edns.map(|edns| {
             let subnet = asked_subnet(&self.query, self.asked.message).zip(self.scope);
             let data = subnet.map(|(mut subnet, scope)| {
-                subnet.scope = scope;
+                // A client that tells no network gets an answer for all of them (RFC 7871, 7.1.2).
+                subnet.scope = if subnet.source == 0 { 0 } else { scope };
                 edns::option(edns::CLIENT_SUBNET, &subnet.to_data())
             });
             let ttl = if edns.dnssec_ok { edns::DO } else { 0 };

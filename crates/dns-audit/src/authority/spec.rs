@@ -64,15 +64,16 @@ pub enum Signature {
     Expired,
 }
 
-/// What the authority's servers do differently: the selection of a server is tested with it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Servers {
-    /// Milliseconds by which each server's answers are late, the first server's first.
-    pub delays_ms: Vec<u16>,
-    /// A server that is silent, from when until when.
-    pub outage: Option<(u8, u32, u32)>,
-    /// Of a hundred queries, how many are lost.
-    pub loss: u8,
+/// What the servers do for a name: see [`super::Condition`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Servers {
+    /// All do the same, at once.
+    #[default]
+    Alike,
+    /// Each one has its delay and its outage.
+    Apart,
+    /// Each one has its delay and its loss.
+    Lossy,
 }
 
 /// A label of the audit zone.
@@ -206,7 +207,7 @@ impl Spec {
             start_ms,
             ttl,
             phases: Vec::new(),
-            servers: Servers::default(),
+            servers: Servers::Alike,
             size: 0,
             scope: None,
             signature: Signature::Good,
@@ -236,15 +237,8 @@ impl Spec {
             'b' => self.size = decimal(rest)?,
             'e' => self.scope = Some(decimal(rest).filter(|scope| *scope <= 128)?),
             'p' => self.is_private = true,
-            'd' => {
-                let delays = numbers(rest)?.into_iter().map(|ms| u16::try_from(ms).ok());
-                self.servers.delays_ms = delays.collect::<Option<_>>()?;
-            }
-            'o' => {
-                let [server, from, until] = numbers(rest)?[..] else { return None };
-                self.servers.outage = Some((u8::try_from(server).ok()?, from, until));
-            }
-            'l' => self.servers.loss = decimal(rest).filter(|loss| *loss <= 100)?,
+            's' if rest.is_empty() => self.servers = Servers::Apart,
+            'l' if rest.is_empty() => self.servers = Servers::Lossy,
             'g' => {
                 self.signature = match rest {
                     "b" => Signature::Bogus,
@@ -258,19 +252,17 @@ impl Spec {
         Some(())
     }
 
-    /// What happens to a query at `now_ms` that is the `chance`th of a hundred, at the server with this number.
+    /// Tenths of a second since the start.
     #[must_use]
-    pub fn behaviour(&self, server: usize, chance: u8, now_ms: u64) -> Option<Behaviour> {
-        let tenths = now_ms.saturating_sub(self.start_ms) / TENTH_MS;
-        let is_out = |&(own, from, until): &(u8, u32, u32)| {
-            usize::from(own) == server && (u64::from(from)..u64::from(until)).contains(&tenths)
-        };
-        if self.servers.outage.as_ref().is_some_and(is_out) || chance < self.servers.loss {
-            return Some(Behaviour::Silent);
-        }
-        let phase = self.phases.iter().find(|phase| phase.holds(tenths)).map(|phase| phase.behaviour);
-        let late = self.servers.delays_ms.get(server).map(|ms| Behaviour::Slow(*ms));
-        phase.or(late)
+    pub fn tenths(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(self.start_ms) / TENTH_MS
+    }
+
+    /// What happens to a query at `now_ms`, whichever server it comes to.
+    #[must_use]
+    pub fn behaviour(&self, now_ms: u64) -> Option<Behaviour> {
+        let tenths = self.tenths(now_ms);
+        self.phases.iter().find(|phase| phase.holds(tenths)).map(|phase| phase.behaviour)
     }
 }
 
@@ -279,16 +271,11 @@ impl fmt::Display for Spec {
         let (number, start) = (to_base32(self.number.into(), 1), to_base32(self.start_ms, 1));
         write!(f, "{}-{number}-{start}-t{}", self.nonce, self.ttl)?;
         self.phases.iter().try_for_each(|phase| write!(f, "-{phase}"))?;
-        let Servers { delays_ms, outage, loss } = &self.servers;
-        if !delays_ms.is_empty() {
-            write!(f, "-d{}", joined(delays_ms.iter().map(|ms| u32::from(*ms))))?;
-        }
-        if let Some((server, from, until)) = outage {
-            write!(f, "-o{server}x{from}x{until}")?;
-        }
-        if *loss > 0 {
-            write!(f, "-l{loss}")?;
-        }
+        f.write_str(match self.servers {
+            Servers::Alike => "",
+            Servers::Apart => "-s",
+            Servers::Lossy => "-l",
+        })?;
         if self.size > 0 {
             write!(f, "-b{}", self.size)?;
         }
@@ -328,13 +315,11 @@ mod tests {
         fn a_label_is_read_as_it_was_written_in_any_case(
             nonce: u64, number: u32, start_ms: u64, ttl: u32,
             phases in prop::collection::vec((behaviour(), any::<u32>(), any::<Option<u32>>()), 0..PHASES_MAX),
-            delays_ms in prop::collection::vec(any::<u16>(), 0..5),
-            outage: Option<(u8, u32, u32)>, loss in 0u8..=100, size: u16, scope in prop::option::of(0u8..=128),
+            servers in prop_oneof![Just(Servers::Alike), Just(Servers::Apart), Just(Servers::Lossy)], size: u16, scope in prop::option::of(0u8..=128),
             signature in prop_oneof![Just(Signature::Good), Just(Signature::Bogus), Just(Signature::Expired)],
             is_private: bool, upper: bool,
         ) {
             let phases = phases.into_iter().map(|(behaviour, from, until)| Phase { behaviour, from, until });
-            let servers = Servers { delays_ms, outage, loss };
             let phases = phases.collect();
             let (nonce, own) = (Nonce(nonce), start_ms);
             let spec = Spec { nonce, number, start_ms: own, ttl, phases, servers, size, scope, signature, is_private };
@@ -363,7 +348,7 @@ mod tests {
             "0000000000007-1-1-t+2",
             "0000000000007-1-1-q",
             "0000000000007-1-1-",
-            "0000000000007-1-1-l101",
+            "0000000000007-1-1-l25",
             "0000000000007-1-1-w70000",
         ] {
             assert_eq!(Spec::parse(bad.as_bytes()), None, "{bad}");
@@ -374,21 +359,10 @@ mod tests {
     fn a_behaviour_holds_from_its_start_to_its_end() {
         let phases = vec![Phase { behaviour: Behaviour::Silent, from: 30, until: Some(80) }];
         let spec = Spec { phases, ..Spec::new(Nonce(7), 1, 1000, 2) };
-        let at = |now_ms| spec.behaviour(0, 50, now_ms);
+        let at = |now_ms| spec.behaviour(now_ms);
         assert_eq!(
             [at(0), at(3999), at(4000), at(8999), at(9000)],
             [None, None, Some(Behaviour::Silent), Some(Behaviour::Silent), None]
         );
-    }
-
-    #[test]
-    fn servers_are_late_lossy_and_out_each_by_itself() {
-        let servers = Servers { delays_ms: vec![5, 100], outage: Some((0, 10, 20)), loss: 30 };
-        let spec = Spec { servers, ..Spec::new(Nonce(7), 1, 0, 2) };
-        assert_eq!(spec.behaviour(0, 99, 0), Some(Behaviour::Slow(5)));
-        assert_eq!(spec.behaviour(1, 99, 1500), Some(Behaviour::Slow(100)));
-        assert_eq!(spec.behaviour(0, 99, 1500), Some(Behaviour::Silent));
-        assert_eq!(spec.behaviour(1, 29, 0), Some(Behaviour::Silent));
-        assert_eq!(spec.behaviour(2, 30, 0), None);
     }
 }

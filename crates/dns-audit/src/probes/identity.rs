@@ -10,15 +10,20 @@ use crate::edns;
 use crate::plan::{Planner, Question};
 use crate::transcript::{Exchange, TEXT_MAX, Transcript};
 
+mod chain;
 mod fingerprint;
+mod front;
 
 use fingerprint::Fingerprint;
+pub(super) use front::ODD_GROUPS;
 
 /// Class CH (RFC 1035, 3.2.4).
 const CHAOS: Class = Class(3);
 /// Names by which servers say what they are.
 const NAMES: [[&str; 2]; 4] =
     [["version", "bind"], ["version", "server"], ["hostname", "bind"], ["id", "server"]];
+/// When the questions begin that take chains apart: the others tell how the first server asks.
+const CHAIN_MS: u64 = 1000;
 /// How long a name is watched whose authority is silent.
 const SILENT_MS: u64 = 12_000;
 
@@ -42,10 +47,13 @@ pub(super) fn plan(planner: &mut Planner<'_>) {
     let step = planner.ask("silent", 600, &name, Rtype::A);
     // What the resolver asks again should be its own doing.
     (step.patience_ms, step.tries) = (SILENT_MS, 1);
+    chain::plan(planner, CHAIN_MS);
 }
 
 pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
-    vec![version(transcript), minimisation(transcript), looks(transcript)]
+    let asks = fingerprint(transcript);
+    let chain = chain::judge(transcript, asks, &said(transcript));
+    vec![version(transcript), minimisation(transcript), looks(transcript, asks), chain]
 }
 
 /// What it says under each name, escaped.
@@ -89,14 +97,17 @@ fn minimisation(transcript: &Transcript<'_>) -> Finding {
     finding.because(lines)
 }
 
-fn looks(transcript: &Transcript<'_>) -> Finding {
+/// Of what asks the authority; `None` if nobody did.
+fn fingerprint(transcript: &Transcript<'_>) -> Option<Fingerprint> {
     let all: Vec<&Entry> = transcript.log.iter().flatten().collect();
-    if all.is_empty() {
-        return IDENTITY_FINGERPRINT.unknown("no question was logged");
-    }
     let (deep, silent) = (transcript.logged_for("deep"), transcript.logged_for("silent"));
-    let seen = Fingerprint::of(&all, &deep, &silent);
-    let (names, distance) = fingerprint::nearest(&seen);
+    (!all.is_empty()).then(|| Fingerprint::of(&all, &deep, &silent))
+}
+
+fn looks(transcript: &Transcript<'_>, asks: Option<Fingerprint>) -> Finding {
+    let Some(seen) = asks else { return IDENTITY_FINGERPRINT.unknown("no question was logged") };
+    let (nearest, distance) = fingerprint::nearest(&seen);
+    let names: Vec<&str> = nearest.iter().map(|known| known.name).collect();
     let alike = names.join(" or ");
     let summary = match distance {
         0 => format!("like {alike}"),
@@ -106,7 +117,7 @@ fn looks(transcript: &Transcript<'_>) -> Finding {
     let claim = said(transcript).iter().find_map(|(_, text)| fingerprint::named_in(text));
     let finding = match claim.filter(|claim| !names.contains(claim)) {
         Some(claim) => {
-            let summary = format!("it calls itself {claim}, or has that behind it, and asks {summary}");
+            let summary = format!("it calls itself {claim}, and asks {summary}");
             IDENTITY_FINGERPRINT.finding(Verdict::Notice, summary)
         }
         None => IDENTITY_FINGERPRINT.finding(Verdict::Good, summary),

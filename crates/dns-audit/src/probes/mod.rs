@@ -10,8 +10,11 @@ mod stale;
 mod ttl;
 mod who;
 
+use dns_wire::Name;
+
+use crate::authority::{Behaviour, Nonce, Servers, Spec};
 use crate::checks::Finding;
-use crate::plan::Planner;
+use crate::plan::{Options, Planner};
 use crate::transcript::Transcript;
 
 /// A probe.
@@ -32,6 +35,39 @@ impl Probe {
     #[must_use]
     pub fn findings(&self, transcript: &Transcript<'_>) -> Vec<Finding> {
         service::not_tested((self.judge)(transcript), transcript)
+    }
+}
+
+/// What a resolver takes for dead after a probe, for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Harm {
+    /// Nothing.
+    None,
+    /// Servers that were silent while others answered.
+    Servers,
+    /// All of the zone's servers.
+    Zone,
+}
+
+impl Probe {
+    /// What the probe leaves behind: those that leave less should run earlier, as later ones see it.
+    #[must_use]
+    pub fn harm(&self, options: &Options) -> Harm {
+        let target = (std::net::Ipv4Addr::LOCALHOST, 53).into();
+        let mut planner = Planner::new(Name::ROOT, target, options, Nonce(0), 0);
+        (self.plan)(&mut planner);
+        let of_name = |spec: Spec| {
+            let is_silent = spec.phases.iter().any(|phase| phase.behaviour == Behaviour::Silent);
+            match spec.servers {
+                _ if is_silent => Harm::Zone,
+                Servers::Alike => Harm::None,
+                Servers::Apart | Servers::Lossy => Harm::Servers,
+            }
+        };
+        let steps = planner.finish();
+        let specs =
+            steps.iter().filter_map(|step| step.question.name.as_name().labels().find_map(Spec::parse));
+        specs.map(of_name).max().unwrap_or(Harm::None)
     }
 }
 
@@ -87,4 +123,21 @@ pub static ALL: [Probe; 8] = [
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static Probe> {
     ALL.iter().find(|probe| probe.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::authority::Condition;
+
+    #[test]
+    fn a_probe_with_silent_names_harms_those_behind_it() {
+        let options = Options { conditions: Condition::of_servers(2), ..Options::default() };
+        let harmful = |harm| {
+            let own = ALL.iter().filter(|probe| probe.harm(&options) == harm);
+            own.map(|probe| probe.name).collect::<Vec<_>>()
+        };
+        assert_eq!(harmful(Harm::Zone), ["stale", "identity"]);
+        assert_eq!(harmful(Harm::Servers), ["selection"]);
+    }
 }

@@ -3,8 +3,9 @@
 use dns_wire::header::flag;
 use dns_wire::{Class, Rcode};
 
+use super::identity::ODD_GROUPS;
 use crate::checks::{Finding, INTEGRITY_OPEN};
-use crate::transcript::{Reply, Transcript};
+use crate::transcript::{Exchange, Reply, Transcript};
 
 /// Findings of a resolver that does not serve this host, with the reason in place of what they say.
 pub(super) fn not_tested(findings: Vec<Finding>, transcript: &Transcript<'_>) -> Vec<Finding> {
@@ -18,7 +19,7 @@ pub(super) fn not_tested(findings: Vec<Finding>, transcript: &Transcript<'_>) ->
 
 /// Why the resolver cannot be judged; `None` if it resolved something.
 fn reason(transcript: &Transcript<'_>) -> Option<String> {
-    let asked = transcript.exchanges.iter().filter(|exchange| exchange.step.question.class == Class::IN);
+    let asked = transcript.exchanges.iter().filter(|exchange| is_ordinary(exchange));
     let mut replies = asked.clone().filter_map(|exchange| exchange.reply()).peekable();
     asked.clone().next()?;
     if replies.peek().is_none() {
@@ -39,6 +40,11 @@ fn reason(transcript: &Transcript<'_>) -> Option<String> {
         true => format!("it refuses this host, with all of its {refusals} answers"),
         false => format!("it resolves no name of the audit zone: {last}"),
     })
+}
+
+/// What servers make of odd questions says nothing of others.
+fn is_ordinary(exchange: &Exchange) -> bool {
+    exchange.step.question.class == Class::IN && !exchange.step.group.starts_with(ODD_GROUPS)
 }
 
 fn is_refusal(reply: &Reply) -> bool {

@@ -47,10 +47,8 @@ pub fn html(report: &Report) -> String {
 
 // Writing to a string does not fail.
 fn overview(out: &mut String, report: &Report) {
-    let mut resolvers: Vec<&ResolverReport> = report.resolvers.iter().collect();
-    resolvers.sort_by_key(|resolver| (resolver.score.seen == 0, std::cmp::Reverse(resolver.score.points)));
     *out += "<table><tr><th>Resolver</th><th class=\"n\">Points</th><th>Bad</th><th class=\"n\">Notices</th><th class=\"n\">Not seen</th></tr>";
-    for resolver in resolvers {
+    for resolver in report.ranked() {
         let bad = resolver.findings.iter().filter(|finding| finding.verdict == Verdict::Bad);
         let bad: Vec<&str> = bad.map(|finding| &*finding.title).collect();
         let _ = write!(

@@ -44,6 +44,16 @@ pub struct Report {
     pub resolvers: Vec<ResolverReport>,
 }
 
+impl Report {
+    /// The resolvers, those with the most points first. Those that could not be tested stand behind them in their order: they have no rank.
+    #[must_use]
+    pub fn ranked(&self) -> Vec<&ResolverReport> {
+        let mut resolvers: Vec<&ResolverReport> = self.resolvers.iter().collect();
+        resolvers.sort_by_key(|resolver| std::cmp::Reverse(resolver.score.points));
+        resolvers
+    }
+}
+
 impl ResolverReport {
     /// A report of these findings.
     #[must_use]

@@ -22,8 +22,8 @@ pub struct Line {
 /// Points, and where the others went.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Score {
-    /// From 0 to 100.
-    pub points: u32,
+    /// From 0 to 100; `None` if nothing could be seen.
+    pub points: Option<u32>,
     /// The largest first.
     pub lines: Vec<Line>,
     /// Checks that could not be seen, which take nothing.
@@ -33,19 +33,16 @@ pub struct Score {
 }
 
 impl Score {
-    /// The points, for people; whoever saw nothing gives none.
+    /// The points, for people.
     #[must_use]
     pub fn words(&self) -> String {
-        match self.seen {
-            0 => "not tested".to_owned(),
-            _ => format!("{} of {FULL} points", self.points),
-        }
+        self.points.map_or_else(|| "not tested".to_owned(), |points| format!("{points} of {FULL} points"))
     }
 
     /// The same for a table.
     #[must_use]
     pub fn brief(&self) -> String {
-        if self.seen == 0 { "-".to_owned() } else { self.points.to_string() }
+        self.points.map_or_else(|| "-".to_owned(), |points| points.to_string())
     }
 }
 
@@ -66,7 +63,8 @@ pub fn score(findings: &[Finding]) -> Score {
     lines.sort_by_key(|line| std::cmp::Reverse(line.points));
     let sum: u32 = lines.iter().map(|line| line.points).sum();
     let unknown = findings.iter().filter(|finding| finding.verdict == Verdict::Unknown).count();
-    Score { points: FULL.saturating_sub(sum), lines, unknown, seen: findings.len() - unknown }
+    let seen = findings.len() - unknown;
+    Score { points: (seen > 0).then(|| FULL.saturating_sub(sum)), lines, unknown, seen }
 }
 
 #[cfg(test)]
@@ -83,9 +81,16 @@ mod tests {
             TTL_ZERO.unknown("no answer"),
         ];
         let score = score(&findings);
-        assert_eq!((score.points, score.unknown, score.seen), (100 - 25 - 1, 1, 3));
+        assert_eq!((score.points, score.unknown, score.seen), (Some(100 - 25 - 1), 1, 3));
         let lines: Vec<(&str, u32)> =
             score.lines.iter().map(|line| (line.check.as_str(), line.points)).collect();
         assert_eq!(lines, [("stale.reachable", 25), ("ttl.maximum", 1)]);
+    }
+
+    #[test]
+    fn what_was_not_tested_has_no_points() {
+        let score = score(&[TTL_ZERO.unknown("no answer")]);
+        assert_eq!((score.points, score.brief().as_str(), score.words().as_str()), (None, "-", "not tested"));
+        assert!(serde_json::to_string(&score).unwrap().contains("\"points\":null"));
     }
 }

@@ -56,13 +56,11 @@ fn one(out: &mut String, resolver: &ResolverReport) {
 /// A table of resolvers, the best first.
 #[must_use]
 pub fn comparison(report: &Report) -> String {
-    let mut resolvers: Vec<&ResolverReport> = report.resolvers.iter().collect();
-    resolvers.sort_by_key(|resolver| (resolver.score.seen == 0, std::cmp::Reverse(resolver.score.points)));
     let mut out = format!(
         "\n{:<40} {:>6} {:>4} {:>6} {:>5} {:>7}  bad\n",
         "resolver", "points", "bad", "notice", "good", "unknown"
     );
-    for resolver in resolvers {
+    for resolver in report.ranked() {
         let [bad, notice, good, unknown] = [Verdict::Bad, Verdict::Notice, Verdict::Good, Verdict::Unknown]
             .map(|verdict| resolver.count(verdict));
         let checks = resolver.findings.iter().filter(|finding| finding.verdict == Verdict::Bad);

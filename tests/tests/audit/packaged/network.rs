@@ -49,7 +49,7 @@ impl Network {
     }
 
     /// What `sidestep dns audit probe` reports of resolvers.
-    pub(super) fn probe(&self, resolvers: &[RunningResolver], within: Duration) -> Report {
+    pub(super) fn probe(&self, resolvers: &[&RunningResolver], more: &[&str], within: Duration) -> Report {
         let mut words: Vec<String> =
             ["dns", "audit", "probe", "--zone", ZONE, "--json", "--signed", "--plain", "--together"]
                 .map(str::to_owned)
@@ -57,18 +57,13 @@ impl Network {
         words.extend(
             ["--rate", "200", "--total-rate", "10000", "--ttl", "6", "--samples", "12"].map(str::to_owned),
         );
+        words.extend(more.iter().map(|word| (*word).to_owned()));
         words.extend(SERVERS.iter().flat_map(|server| ["--authority".to_owned(), server.to_string()]));
         // The name is for the reader: nothing is asked over TLS.
-        let shown = |resolver: &RunningResolver| {
+        let shown = |resolver: &&RunningResolver| {
             format!("{}#{}", resolver.address, resolver.make.name().to_lowercase().replace(' ', "-"))
         };
         words.extend(resolvers.iter().map(shown));
-        // For `scripts/audit-picture.sh`.
-        words.extend(
-            std::env::var("SIDESTEP_AUDIT_HTML")
-                .map(|path| vec!["--html".to_owned(), path])
-                .unwrap_or_default(),
-        );
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let mut process =
             self.lab.spawn_in(Side::Client, &sidestep_binary().display().to_string(), &words).unwrap();

@@ -1,13 +1,15 @@
 //! The authority's clock and its log, read by DNS.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
-use dns_audit::authority::{Entry, Nonce, Spec};
+use dns_audit::authority::{Condition, Entry, Nonce, Spec};
 use dns_audit::plan::Question;
 use dns_audit::transcript::Reply;
 use dns_client::{Asker, Server, Transport};
+use dns_message::Record;
 use dns_wire::{Name, NameBuf, Rtype};
 use rustix::rand::{GetRandomFlags, getrandom};
 
@@ -69,17 +71,22 @@ pub(super) async fn offset_ms(
         .with_context(|| format!("{server} gives no answer for names of the audit zone {zone}"))
 }
 
-/// How many servers the zone has, by its NS records.
-pub(super) async fn server_count(
+/// How the zone's servers differ from each other, as they say; in their order.
+pub(super) async fn conditions(
     asker: &Asker,
     server: SocketAddr,
     zone: Name<'_>,
     turns: &Turns<'_>,
-) -> anyhow::Result<usize> {
+) -> anyhow::Result<Vec<Condition>> {
     turns.wait().await;
-    let question = Question::new(zone.into(), Rtype::NS);
-    let reply = ask(asker, server, Transport::Tcp, question, PATIENCE).await?;
-    Ok(reply.answers.iter().filter(|record| record.rtype == Rtype::NS).count())
+    let reply = ask(asker, server, Transport::Tcp, below(zone, "servers")?, PATIENCE).await?;
+    let read = |record: &Record| -> Option<(usize, Condition)> {
+        let text = String::from_utf8(joined(&record.rdata)).ok()?;
+        let (number, condition) = text.split_once(',')?;
+        Some((number.parse().ok()?, condition.parse().ok()?))
+    };
+    let numbered: BTreeMap<usize, Condition> = reply.answers.iter().filter_map(read).collect();
+    Ok(numbered.into_values().collect())
 }
 
 /// What the authority logged of a run.

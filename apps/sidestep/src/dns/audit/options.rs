@@ -1,7 +1,7 @@
 //! The options that `probe` and `watch` share, and what they lead to.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail, ensure};
@@ -33,8 +33,8 @@ pub(super) struct Probing {
     #[arg(long, value_name = "NAME")]
     zone: String,
 
-    /// Address of the audit zone's servers, with or without a port (default 53), in their order. Without it their clock is read by way of
-    /// each resolver, and what needs their log is unknown.
+    /// Address of one of the audit zone's servers, with or without a port (default 53); of several the first one that answers is used.
+    /// Without it their clock is read by way of each resolver, and what needs their log is unknown.
     #[arg(long = "authority", value_name = "ADDR[:PORT]")]
     authorities: Vec<String>,
 
@@ -145,8 +145,11 @@ impl Probing {
         }
         ensure!(!texts.is_empty(), "no resolver is given: name some, or a --file with them");
         let targets = once_each(texts.iter().map(|text| target(text)).collect::<anyhow::Result<Vec<_>>>()?);
-        let authorities = self.authorities.iter().map(|text| parse_address("authority", text, 53));
-        let authorities = authorities.collect::<Result<Vec<_>, _>>()?;
+        let authorities = self
+            .authorities
+            .iter()
+            .map(|text| one_host("authority", parse_address("authority", text, 53)?))
+            .collect::<anyhow::Result<Vec<_>>>()?;
         ensure!(
             self.total_rate >= self.rate,
             "total-rate: {} is less than rate, {}",
@@ -166,7 +169,7 @@ impl Probing {
             rate: self.rate,
             total_rate: self.total_rate,
             is_together: self.together,
-            plan: self.plan(authorities.len())?,
+            plan: self.plan()?,
             askers: Askers::new(&trust, &self.sources, self.ports()),
             networks: Mmdb::open(&self.mmdb)?,
             authorities,
@@ -190,18 +193,17 @@ impl Probing {
         Ports { tls: self.tls_port, https: self.https_port, quic: self.quic_port }
     }
 
-    fn plan(&self, servers: usize) -> anyhow::Result<plan::Options> {
+    fn plan(&self) -> anyhow::Result<plan::Options> {
         Ok(plan::Options {
             ttl_s: self.ttl,
             names: self.given()?,
             samples: self.samples,
-            servers,
-            zone_servers: 0,
+            conditions: Vec::new(),
             is_signed: self.signed,
             sources: self.sources.len(),
             encrypted: !self.plain,
             is_outside: self.outside,
-            country: self.country.as_ref().map(|country| country.to_ascii_uppercase()),
+            country: self.country.as_deref().map(country).transpose()?,
         })
     }
 
@@ -218,6 +220,22 @@ impl Probing {
         }
         Ok(given)
     }
+}
+
+/// Nobody listens at port 0, and who is asked is one host.
+fn one_host(option: &str, address: SocketAddr) -> anyhow::Result<SocketAddr> {
+    let ip = address.ip();
+    let is_many = ip.is_unspecified() || ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST);
+    ensure!(!is_many, "{option}: {ip} is not the address of one host");
+    ensure!(address.port() != 0, "{option}: {address}: nobody listens at port 0");
+    Ok(address)
+}
+
+/// ISO 3166-1, as databases have it.
+fn country(text: &str) -> anyhow::Result<String> {
+    let is_code = text.len() == 2 && text.bytes().all(|octet| octet.is_ascii_alphabetic());
+    ensure!(is_code, "country: {text:?} is not two letters, such as DE");
+    Ok(text.to_ascii_uppercase())
 }
 
 /// Whether this host has the address: otherwise each question fails by itself, and the resolvers seem to be silent.
@@ -275,6 +293,10 @@ fn target(text: &str) -> anyhow::Result<Target> {
         Some((address, name)) => (address.trim(), Some(name.trim().to_owned())),
         None => (text.trim(), None),
     };
-    let address = parse_address("resolver", address, 53)?;
+    ensure!(
+        name.as_deref() != Some(""),
+        "resolver: {text}: the name of the certificate is missing behind the #"
+    );
+    let address = one_host("resolver", parse_address("resolver", address, 53)?)?;
     Ok(Target { address, name })
 }

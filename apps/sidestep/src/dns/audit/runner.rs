@@ -1,12 +1,16 @@
 //! Carries plans out for one resolver or ten thousand, at a bounded rate.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use anyhow::{Context, anyhow};
+use dns_audit::authority::Condition;
 use dns_audit::checks::Finding;
 use dns_audit::plan::{self, Planner, Step};
 use dns_audit::probes::Probe;
-use dns_audit::transcript::{Exchange, Transcript};
+use dns_audit::transcript::{Exchange, Outcome, Transcript};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -29,9 +33,9 @@ struct Shared {
     /// Of all questions.
     all: Pace,
     /// Of those to the audit zone's own server.
-    authority: Pace,
-    /// By how much the authority's clock is ahead, if it was asked.
-    offset: Option<i64>,
+    authority_pace: Pace,
+    /// Its address, and by how much its clock is ahead, if one was given.
+    authority: Option<(SocketAddr, i64)>,
 }
 
 /// The audit of one resolver.
@@ -42,6 +46,8 @@ struct Audit {
     pace: Pace,
     /// By how much the authority's clock is ahead.
     offset: i64,
+    /// No question of a probe was answered: there is no use in asking more.
+    is_silent: AtomicBool,
 }
 
 /// Audits all resolvers, so many at a time as the rate for all allows.
@@ -51,16 +57,13 @@ pub(super) async fn audit_all(settings: &Arc<Settings>, results: &Arc<Results>) 
         plan: settings.plan.clone(),
         results: Arc::clone(results),
         all: Pace::new(settings.total_rate),
-        authority: Pace::new(settings.rate),
-        offset: None,
+        authority_pace: Pace::new(settings.rate),
+        authority: None,
     };
-    if let Some(first) = settings.authorities.first() {
-        let turns = shared.authority_turns();
-        let zone = settings.zone.as_name();
-        let asker = settings.askers.plain();
-        let offset = clock::offset_ms(asker, *first, zone, &turns).await?;
-        let zone_servers = clock::server_count(asker, *first, zone, &turns).await.unwrap_or(0);
-        (shared.offset, shared.plan.zone_servers) = (Some(offset), zone_servers);
+    if !settings.authorities.is_empty() {
+        let (address, offset, conditions) = shared.meet_authority().await?;
+        shared.authority = Some((address, offset));
+        shared.plan.conditions = conditions;
     }
     let shared = Arc::new(shared);
     let places = Arc::new(Semaphore::new((settings.total_rate / settings.rate).max(1) as usize));
@@ -81,16 +84,33 @@ pub(super) async fn audit_all(settings: &Arc<Settings>, results: &Arc<Results>) 
 
 impl Shared {
     fn authority_turns(&self) -> Turns<'_> {
-        Turns { own: &self.authority, all: &self.all }
+        Turns { own: &self.authority_pace, all: &self.all }
+    }
+
+    /// The first of the authority's addresses that answers, by how much its clock is ahead, and how the zone's servers differ.
+    async fn meet_authority(&self) -> anyhow::Result<(SocketAddr, i64, Vec<Condition>)> {
+        let (asker, zone) = (self.settings.askers.plain(), self.settings.zone.as_name());
+        let turns = self.authority_turns();
+        let mut last = None;
+        for address in &self.settings.authorities {
+            match clock::offset_ms(asker, *address, zone, &turns).await {
+                Ok(offset) => {
+                    let conditions = clock::conditions(asker, *address, zone, &turns).await;
+                    return Ok((*address, offset, conditions.context("reading the servers' conditions")?));
+                }
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| anyhow!("no authority is given")))
     }
 }
 
 impl Audit {
     async fn begin(shared: Arc<Shared>, number: usize, target: Target) -> Audit {
         let pace = Pace::new(shared.settings.rate);
-        let mut audit = Audit { shared, number, target, pace, offset: 0 };
-        audit.offset = match audit.shared.offset {
-            Some(offset) => offset,
+        let mut audit = Audit { shared, number, target, pace, offset: 0, is_silent: AtomicBool::new(false) };
+        audit.offset = match audit.shared.authority {
+            Some((_, offset)) => offset,
             None => audit.offset_by_resolver().await,
         };
         audit
@@ -107,11 +127,13 @@ impl Audit {
         Turns { own: &self.pace, all: &self.shared.all }
     }
 
-    /// Runs the probes one after the other, or together.
+    /// Runs the probes together, or one after the other: first those that leave nothing behind.
     async fn run(self: Arc<Audit>) {
         let settings = Arc::clone(&self.shared.settings);
         let mut together = JoinSet::new();
-        for (place, probe) in settings.probes.iter().enumerate() {
+        let mut probes: Vec<_> = settings.probes.iter().enumerate().collect();
+        probes.sort_by_key(|(_, probe)| probe.harm(&self.shared.plan));
+        for (place, probe) in probes {
             let run = Arc::clone(&self).run_and_keep(place, probe);
             if settings.is_together {
                 together.spawn(run);
@@ -145,11 +167,15 @@ impl Audit {
             exchanges.extend(done.ok());
         }
         exchanges.sort_by_key(|exchange| exchange.sent_ms);
+        let is_answered = |exchange: &Exchange| matches!(exchange.outcome, Outcome::Answer(_));
+        if !exchanges.is_empty() && !exchanges.iter().any(is_answered) {
+            self.is_silent.store(true, Ordering::Relaxed);
+        }
         tokio::time::sleep(LOG_WAIT).await;
-        let log = match settings.authorities.first() {
-            Some(first) => {
+        let log = match self.shared.authority {
+            Some((address, _)) => {
                 let turns = self.shared.authority_turns();
-                let log = clock::log(settings.askers.plain(), *first, zone, nonce, &turns).await;
+                let log = clock::log(settings.askers.plain(), address, zone, nonce, &turns).await;
                 log.map_err(|error| format!("{error:#}"))
             }
             None => Err("name its addresses by --authority".to_owned()),
@@ -160,6 +186,10 @@ impl Audit {
 
     /// One step of a plan, when it is time and the rate allows.
     async fn carry_out(&self, step: Step, start: Instant, start_ms: u64) -> Exchange {
+        if self.is_silent.load(Ordering::Relaxed) {
+            let (sent_ms, outcome) = (start_ms + step.at_ms, Outcome::Silence);
+            return Exchange { step, sent_ms, took_us: 0, sends: 0, outcome };
+        }
         sleep_until(start + Duration::from_millis(step.at_ms)).await;
         let server = server(self.target.address, self.target.name.clone());
         let asked = self.shared.settings.askers.exchange(&step, &server, &self.turns()).await;

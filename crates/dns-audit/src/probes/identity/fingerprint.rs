@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use super::front::{Reaction, Reactions};
 use crate::authority::Entry;
 
 /// What queries and failures look like.
@@ -73,7 +74,7 @@ impl Fingerprint {
     }
 
     /// How many traits differ, without the time to the second query: how busy a machine and its network are changes that.
-    fn distance(&self, other: &Fingerprint) -> usize {
+    pub(super) fn distance(&self, other: &Fingerprint) -> usize {
         let same = [
             self.is_minimised == other.is_minimised,
             self.is_mixed == other.is_mixed,
@@ -113,11 +114,12 @@ impl fmt::Display for Fingerprint {
 }
 
 /// The servers whose traits are nearest, and how many differ. Those that also ask again after the same time come first.
-pub(super) fn nearest(seen: &Fingerprint) -> (Vec<&'static str>, usize) {
-    let distance = KNOWN.iter().map(|(_, known)| known.distance(seen)).min().unwrap_or(usize::MAX);
-    let mut found: Vec<_> = KNOWN.iter().filter(|(_, known)| known.distance(seen) == distance).collect();
-    found.sort_by_key(|(_, known)| known.retry != seen.retry);
-    (found.into_iter().map(|(name, _)| *name).collect(), distance)
+pub(super) fn nearest(seen: &Fingerprint) -> (Vec<&'static Known>, usize) {
+    let asking = || KNOWN.iter().filter_map(|known| Some((known, known.asks.as_ref()?)));
+    let distance = asking().map(|(_, asks)| asks.distance(seen)).min().unwrap_or(usize::MAX);
+    let mut found: Vec<_> = asking().filter(|(_, asks)| asks.distance(seen) == distance).collect();
+    found.sort_by_key(|(_, asks)| asks.retry != seen.retry);
+    (found.into_iter().map(|(known, _)| known).collect(), distance)
 }
 
 /// The known server whose name is in `text`, which a server says of itself.
@@ -127,7 +129,7 @@ pub(super) fn named_in(text: &str) -> Option<&'static str> {
         let first = name.split(' ').next().unwrap_or(name).to_ascii_lowercase();
         text.contains(&first)
     };
-    KNOWN.iter().map(|(name, _)| *name).find(|name| is_named(name))
+    KNOWN.iter().map(|known| known.name).find(|name| is_named(name))
 }
 
 const fn traits(flags: [bool; 5], edns_size: u16, retry: Retry) -> Fingerprint {
@@ -135,13 +137,112 @@ const fn traits(flags: [bool; 5], edns_size: u16, retry: Retry) -> Fingerprint {
     Fingerprint { is_minimised, is_mixed, edns_size, dnssec_ok, cd, has_cookie, retry }
 }
 
-/// Name and traits: minimised, mixed case, DO, CD, cookies; EDNS size; second query.
-static KNOWN: [(&str, Fingerprint); 5] = [
-    ("Sidestep", traits([true, false, true, false, true], 1232, Retry::Short)),
-    ("Unbound 1.17", traits([true, false, true, true, false], 1232, Retry::Short)),
-    ("BIND 9.18", traits([true, false, true, false, true], 1232, Retry::Second)),
-    ("PowerDNS Recursor 4.8", traits([true, false, true, false, false], 1232, Retry::Long)),
-    ("Knot Resolver 5.6", traits([true, true, true, true, false], 1232, Retry::Short)),
+const fn reply(rcode: u16, flags: [bool; 3]) -> Reaction {
+    let [aa, ra, has_question] = flags;
+    Reaction::Answer(rcode, aa, ra, has_question)
+}
+
+/// A server of the table.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) name: &'static str,
+    /// `None` for one that asks no authorities.
+    pub(super) asks: Option<Fingerprint>,
+    /// What it makes of odd questions.
+    pub(super) answers: Reactions,
+    /// It keeps answers of type TXT, too.
+    pub(super) keeps_texts: bool,
+    /// What becomes of a TTL of two weeks, in seconds.
+    pub(super) cap_s: u32,
+}
+
+/// Traits: minimised, mixed case, DO, CD, cookies; EDNS size; second query. Reactions to an unknown name of class CH,
+/// STATUS, NOTIFY, class 9, AXFR and MAILA: RCODE; AA, RA, question.
+pub(super) static KNOWN: [Known; 6] = [
+    Known {
+        name: "Sidestep",
+        asks: Some(traits([true, false, true, false, true], 1232, Retry::Short)),
+        answers: Reactions([
+            reply(5, [false, true, true]),
+            reply(4, [false, true, true]),
+            reply(4, [false, true, true]),
+            reply(5, [false, true, true]),
+            reply(5, [false, true, true]),
+            reply(5, [false, true, true]),
+        ]),
+        keeps_texts: true,
+        cap_s: 604_800,
+    },
+    Known {
+        name: "Unbound 1.17",
+        asks: Some(traits([true, false, true, true, false], 1232, Retry::Short)),
+        answers: Reactions([
+            reply(5, [false, true, true]),
+            reply(4, [false, false, true]),
+            reply(5, [false, true, true]),
+            reply(5, [false, true, true]),
+            reply(5, [false, false, true]),
+            reply(1, [false, false, true]),
+        ]),
+        keeps_texts: true,
+        cap_s: 86_400,
+    },
+    Known {
+        name: "BIND 9.18",
+        asks: Some(traits([true, false, true, false, true], 1232, Retry::Second)),
+        answers: Reactions([
+            reply(5, [false, false, true]),
+            reply(4, [false, false, false]),
+            reply(9, [false, false, true]),
+            reply(4, [false, false, true]),
+            reply(9, [false, true, true]),
+            reply(4, [false, true, true]),
+        ]),
+        keeps_texts: true,
+        cap_s: 604_800,
+    },
+    Known {
+        name: "PowerDNS Recursor 4.8",
+        asks: Some(traits([true, false, true, false, false], 1232, Retry::Long)),
+        answers: Reactions([
+            reply(2, [false, true, true]),
+            Reaction::Silence,
+            Reaction::Silence,
+            reply(2, [false, true, true]),
+            reply(2, [false, true, true]),
+            reply(2, [false, true, true]),
+        ]),
+        keeps_texts: true,
+        cap_s: 86_400,
+    },
+    Known {
+        name: "Knot Resolver 5.6",
+        asks: Some(traits([true, true, true, true, false], 1232, Retry::Short)),
+        answers: Reactions([
+            reply(2, [false, true, true]),
+            reply(0, [false, true, true]),
+            reply(0, [false, true, true]),
+            reply(2, [false, true, true]),
+            reply(2, [false, true, true]),
+            reply(0, [false, true, true]),
+        ]),
+        keeps_texts: true,
+        cap_s: 518_400,
+    },
+    Known {
+        name: "dnsmasq 2.90",
+        asks: None,
+        answers: Reactions([
+            reply(4, [false, true, true]),
+            Reaction::Silence,
+            Reaction::Silence,
+            Reaction::Silence,
+            Reaction::Silence,
+            Reaction::Silence,
+        ]),
+        keeps_texts: false,
+        cap_s: u32::MAX,
+    },
 ];
 
 #[cfg(test)]
@@ -151,8 +252,9 @@ mod tests {
     #[test]
     fn the_time_to_the_second_query_only_puts_equals_in_order() {
         let bind = traits([true, false, true, false, true], 1232, Retry::Second);
-        assert_eq!(nearest(&bind), (vec!["BIND 9.18", "Sidestep"], 0));
-        assert_eq!(nearest(&Fingerprint { retry: Retry::Short, ..bind }), (vec!["Sidestep", "BIND 9.18"], 0));
+        let names = |seen: &Fingerprint| nearest(seen).0.iter().map(|known| known.name).collect::<Vec<_>>();
+        assert_eq!(names(&bind), ["BIND 9.18", "Sidestep"]);
+        assert_eq!(names(&Fingerprint { retry: Retry::Short, ..bind }), ["Sidestep", "BIND 9.18"]);
         assert_eq!(nearest(&Fingerprint { retry: Retry::Long, ..bind }).1, 0);
     }
 

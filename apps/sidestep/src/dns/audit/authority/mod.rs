@@ -1,5 +1,6 @@
 //! `sidestep dns audit authority`: the audit zone over UDP, on an engine, and over TCP, on kernel sockets.
 
+mod lines;
 mod responder;
 mod service;
 mod tcp;
@@ -9,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use clap::Args;
 use device_kernel::KernelSockets;
-use dns_audit::authority::Zone;
+use dns_audit::authority::{Condition, Zone};
 use dns_guard::{Rate, RateLimiter, RateOptions};
 use dns_sign::{KeySet, Role, Times};
 use dns_wire::{Name, NameBuf};
@@ -41,9 +42,15 @@ pub(crate) struct Authority {
     #[arg(long, value_name = "NAME")]
     zone: String,
 
-    /// Address to serve, with or without a port (default 5300). The zone's servers in their order; several are needed to see how
-    /// resolvers choose among servers [default: 127.0.0.1].
-    #[arg(long = "listen", value_name = "ADDR[:PORT]", default_value = "127.0.0.1")]
+    /// Address to serve, with or without a port (default 5300), and how this server differs from the others while the probe `selection`
+    /// looks how resolvers choose: delay=MS, loss=PERCENT, outage=SECONDS-SECONDS (up to 60, since the start of the probe). The zone's
+    /// servers in their order; if none has a condition, the last one is the fastest and has an outage.
+    #[arg(
+        long = "listen",
+        visible_alias = "server",
+        value_name = "ADDR[:PORT][,delay=..][,loss=..][,outage=..]",
+        default_value = "127.0.0.1"
+    )]
     listen: Vec<String>,
 
     /// The servers' addresses as resolvers reach them, in the same order [default: those of --listen].
@@ -58,19 +65,25 @@ pub(crate) struct Authority {
     #[arg(long, value_name = "DIRECTORY")]
     keys: Option<PathBuf>,
 
-    /// File to which a line of JSON is added for each query for a name that says how it behaves.
+    /// File to which a line of JSON is added for each query for a name that says how it behaves. --user has to be able to write its
+    /// directory.
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
+
+    /// Mebibytes of that file. When it is full, it is renamed to FILE.1 in place of the one before, and a new one begins.
+    #[arg(long, value_name = "MIB", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    log_file_size: u64,
 
     /// Queries that are remembered for probes, some 400 octets each.
     #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
     log_entries: usize,
 
-    /// Answers a second over UDP to one address; of those beyond it every second one is cut, and the others dropped. 0 is no limit.
+    /// Answers a second to one address. Over UDP every second one beyond it is cut, and the others are dropped; over TCP they wait.
+    /// UDP and TCP count by themselves. 0 is no limit.
     #[arg(long, value_name = "COUNT", default_value_t = 200)]
     rate_per_address: u32,
 
-    /// The same for all addresses of a network: /24 of IPv4, /56 of IPv6.
+    /// The same over UDP for all addresses of a network: /24 of IPv4, /56 of IPv6.
     #[arg(long, value_name = "COUNT", default_value_t = 1000)]
     rate_per_prefix: u32,
 
@@ -88,14 +101,15 @@ pub(crate) fn serve(options: &Authority) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("handling signals")?;
     let origin = checked_zone(&options.zone)?;
     let keys = keys(origin.as_name(), options.keys.as_deref())?;
-    let listen = options.listen.iter().map(|text| parse_listen(text, 5300)).collect::<Result<Vec<_>, _>>()?;
+    let (listen, conditions) = options.servers()?;
     let bound = kernel_tcp::on_free_ports(&listen, || Bound::open(&listen, options.device.is_some()))?;
     let addresses = bound.addresses(&listen);
     let public = options.public(&addresses)?;
-    let zone = Zone::new(origin, public.clone(), keys);
+    let zone = Zone::new(origin, public.clone(), keys).with_conditions(conditions);
     explain(&zone, &public);
-    let service =
-        Arc::new(Service::new(zone, addresses.clone(), options.log_entries, options.log_file.as_deref())?);
+    let open = |path| lines::Lines::open(path, options.log_file_size << 20);
+    let lines = options.log_file.as_deref().map(open).transpose()?;
+    let service = Arc::new(Service::new(zone, addresses.clone(), options.log_entries, lines));
     privileges::give_up_as(options.user.as_deref(), needed(options, &listen))?;
     let (handle, interface) = start(bound, &service, options, &listen)?;
     let shown: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
@@ -134,6 +148,9 @@ fn explain(zone: &Zone, addresses: &[IpAddr]) {
         log::info!("parent: {origin} NS ns{number}.{origin}");
         log::info!("parent: ns{number}.{origin} {rtype} {address}");
     }
+    for (number, condition) in (1..).zip(zone.conditions()) {
+        log::info!("server {number} in the probe selection: {condition}");
+    }
     if let Some(key) = zone.key() {
         let ds = key.ds(origin);
         let digest = ds[4..].iter().map(|octet| format!("{octet:02X}")).collect::<String>();
@@ -142,10 +159,30 @@ fn explain(zone: &Zone, addresses: &[IpAddr]) {
 }
 
 impl Authority {
+    /// Where to listen, and the condition of each server.
+    fn servers(&self) -> anyhow::Result<(Vec<SocketAddr>, Vec<Condition>)> {
+        let mut servers = Vec::new();
+        for text in &self.listen {
+            let (address, rest) = text.split_once(',').unwrap_or((text, ""));
+            let condition: Condition = rest.parse().map_err(|error| anyhow!("listen: {text}: {error}"))?;
+            servers.push((parse_listen(address, 5300)?, condition));
+        }
+        if !self.listen.iter().any(|text| text.contains(',')) {
+            let own = Condition::of_servers(servers.len());
+            return Ok((servers.into_iter().map(|(address, _)| address).collect(), own));
+        }
+        Ok(servers.into_iter().unzip())
+    }
+
     /// The servers' addresses as the parent has them.
     fn public(&self, listen: &[SocketAddr]) -> anyhow::Result<Vec<IpAddr>> {
         let own = || listen.iter().map(SocketAddr::ip).collect();
         let public: Vec<IpAddr> = if self.addresses.is_empty() { own() } else { self.addresses.clone() };
+        let (given, wanted) = (public.len(), listen.len());
+        ensure!(
+            given == wanted,
+            "address: there are {given} for {wanted} servers: name one for each --listen"
+        );
         match public.iter().find(|address| address.is_unspecified()) {
             Some(any) => bail!("listen: nobody reaches {any}: name the servers' addresses by --address"),
             None => Ok(public),
@@ -195,15 +232,15 @@ fn start(
     options: &Authority,
     listen: &[SocketAddr],
 ) -> anyhow::Result<(EngineHandle, Option<Interface>)> {
-    let limiter = RateLimiter::new(options.rates(), random_key()?);
-    let (responder, late) = Responder::new(Arc::clone(service), limiter);
+    let limiter = || anyhow::Ok(RateLimiter::new(options.rates(), random_key()?));
+    let (responder, late) = Responder::new(Arc::clone(service), limiter()?);
     let (engine, handle) = Engine::new(engine::Config::default(), responder).context("making an engine")?;
     late.start(handle.clone()).context("starting a thread")?;
     std::thread::Builder::new()
         .name("engine".to_owned())
         .spawn(move || drop(engine.run()))
         .context("starting an engine")?;
-    tcp::start(bound.tcp, Arc::clone(service)).context("starting TCP")?;
+    tcp::start(bound.tcp, Arc::clone(service), limiter()?).context("starting TCP")?;
     if let Some(sockets) = bound.udp {
         handle.add_device(DeviceId(0), engine::Role::Primary, Box::new(sockets));
     }
@@ -215,6 +252,7 @@ fn start(
 /// A name that a user gave, checked as that of an audit zone.
 pub(super) fn checked_zone(text: &str) -> anyhow::Result<NameBuf> {
     let origin = parse_domain("zone", text)?;
+    ensure!(!origin.as_name().is_root(), "zone: the root cannot be an audit zone: name one below it");
     ensure!(origin.as_name().len() <= ORIGIN_MAX, "zone: {origin} is too long: {ORIGIN_MAX} octets at most");
     Ok(origin)
 }

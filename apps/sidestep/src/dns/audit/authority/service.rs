@@ -1,15 +1,12 @@
 //! The zone, its log and the wall clock: what answers a message, whichever way it came.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::Context;
 use dns_audit::authority::{Answer, Asked, Entry, Log, Via, Zone};
 
-use super::super::clock::unix_ms;
+use super::lines::Lines;
+use crate::dns::audit::clock::unix_ms;
 
 /// What all transports share.
 pub(super) struct Service {
@@ -17,23 +14,12 @@ pub(super) struct Service {
     servers: Vec<SocketAddr>,
     log: Mutex<Log>,
     /// None if there is no file, or it cannot be written any more.
-    lines: Mutex<Option<(PathBuf, BufWriter<File>)>>,
+    lines: Mutex<Option<Lines>>,
 }
 
 impl Service {
-    pub(super) fn new(
-        zone: Zone,
-        servers: Vec<SocketAddr>,
-        entries: usize,
-        file: Option<&Path>,
-    ) -> anyhow::Result<Service> {
-        let open = |path: &Path| {
-            let file = File::options().append(true).create(true).open(path);
-            let file = file.with_context(|| format!("log file {}", path.display()))?;
-            anyhow::Ok((path.to_owned(), BufWriter::new(file)))
-        };
-        let lines = Mutex::new(file.map(open).transpose()?);
-        Ok(Service { zone, servers, log: Mutex::new(Log::new(entries)), lines })
+    pub(super) fn new(zone: Zone, servers: Vec<SocketAddr>, entries: usize, lines: Option<Lines>) -> Service {
+        Service { zone, servers, log: Mutex::new(Log::new(entries)), lines: Mutex::new(lines) }
     }
 
     /// Answers a message that came to `destination`.
@@ -57,10 +43,10 @@ impl Service {
 
     fn write(&self, entry: &Entry) {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((path, file)) = lines.as_mut() else { return };
+        let Some(own) = lines.as_mut() else { return };
         let text = serde_json::to_string(entry).unwrap_or_default();
-        if let Err(error) = writeln!(file, "{text}").and_then(|()| file.flush()) {
-            super::complain_once(path, &error);
+        if let Err(error) = own.add(&text) {
+            super::complain_once(own.path(), &error);
             *lines = None;
         }
     }

@@ -29,8 +29,6 @@ const SCORES: &str = "
     SELECT latest.resolver, points, at FROM latest
     CROSS JOIN scores ON scores.round = latest.round AND scores.resolver = latest.resolver
     CROSS JOIN rounds ON rounds.id = latest.round
-    WHERE EXISTS (SELECT 1 FROM findings WHERE findings.round = latest.round AND findings.resolver = latest.resolver
-        AND verdict <> 'unknown')
     ORDER BY latest.resolver";
 const COUNTS: &str = "
     SELECT latest.resolver, verdict, count(*) FROM latest
@@ -99,8 +97,10 @@ impl History {
             .execute("INSERT INTO rounds (at, zone) VALUES (?1, ?2)", params![now as i64, report.zone])?;
         let round = transaction.last_insert_rowid();
         for resolver in &report.resolvers {
-            let score = params![round, resolver.resolver, resolver.score.points];
-            transaction.execute("INSERT OR REPLACE INTO scores VALUES (?1, ?2, ?3)", score)?;
+            if let Some(points) = resolver.score.points {
+                let score = params![round, resolver.resolver, points];
+                transaction.execute("INSERT OR REPLACE INTO scores VALUES (?1, ?2, ?3)", score)?;
+            }
             let latest = params![resolver.resolver, round];
             transaction.execute("INSERT OR REPLACE INTO latest VALUES (?1, ?2)", latest)?;
             for finding in &resolver.findings {
@@ -213,7 +213,8 @@ mod tests {
         let history = History::open(Path::new(":memory:")).unwrap();
         history.add(&report(Verdict::Bad)).unwrap();
         let mut silent = report(Verdict::Unknown);
-        silent.resolvers[0].findings.truncate(1);
+        let findings = silent.resolvers[0].findings.drain(..1).collect();
+        silent.resolvers[0] = ResolverReport::new("192.0.2.1:53".to_owned(), findings, 7);
         history.add(&silent).unwrap();
         assert!(history.scores().unwrap().is_empty());
         assert_eq!(history.counts().unwrap(), [("192.0.2.1:53".to_owned(), "unknown".to_owned(), 1)]);
