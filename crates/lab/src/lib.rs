@@ -53,8 +53,8 @@ pub use cores::{
 };
 pub use directory::Directory;
 pub use error::LabError;
-pub use http::{HttpPeer, HttpServer};
 pub use gun::knee::{Knee, Limit, Rates, Verdict};
+pub use http::{HttpPeer, HttpServer};
 pub use kxdpgun::{Kxdpgun, Report};
 pub use measure::{Outcome, Procedure, Round, median, outcomes, ratio_table};
 pub use namespaces::{

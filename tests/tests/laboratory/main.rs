@@ -2,6 +2,7 @@
 
 mod coexistence;
 mod dpdk;
+mod gun;
 mod idle;
 mod interface;
 mod kernel_peer;

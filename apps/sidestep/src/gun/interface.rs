@@ -40,7 +40,7 @@ pub(crate) fn open(interface: &str, server: SocketAddr, ports: u16) -> anyhow::R
     let (device, mode) = first_device(&mut supervisor, &clock)?;
     let way = way(&mut supervisor, interface, server.ip(), &clock)?;
     let ways = locals.into_iter().map(|own| Envelope { endpoints: ends(own, server), ..way }).collect();
-    let description = format!("{interface}, AF_XDP, {mode}");
+    let description = format!("{interface}, {mode}");
     Ok(Range::new(device, description, ways, queues, (supervisor, reserved)))
 }
 

@@ -80,7 +80,10 @@ fn dns(options: &Dns) -> anyhow::Result<ExitCode> {
         )?);
     }
     save(&report, options)?;
-    output::to_stdout(|out| text::end(&report, out))?;
+    let is_taken = [&options.json, &options.html].into_iter().flatten().any(|path| path == Path::new("-"));
+    if !is_taken {
+        output::to_stdout(|out| text::end(&report, out))?;
+    }
     let answered = report.loads.iter().any(|load| load.counts.answered > 0);
     if !answered {
         output::complain!("sidestep gun: {} answered nothing", options.server);

@@ -1,0 +1,145 @@
+//! `sidestep gun`: loads on a wire between two namespaces, and what it says of them.
+
+use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
+
+use lab::{CLIENT_INTERFACE, SERVER_V4, SERVER_V6, Side, Zone, sidestep_binary};
+use rustix::process::{Signal, kill_process};
+use serde_json::Value;
+
+use crate::Setting;
+
+/// Questions a second: few, as the machine may do other work too.
+const RATE: u64 = 500;
+
+fn gun(setting: &Setting, words: &[&str]) -> Command {
+    let mut command = setting.lab.command(Side::Client, sidestep_binary().to_str().unwrap());
+    command.args(["gun", "dns"]).args(words);
+    command
+}
+
+fn run(setting: &Setting, words: &[&str]) -> Output {
+    gun(setting, words).output().unwrap()
+}
+
+fn text(octets: &[u8]) -> String {
+    String::from_utf8_lossy(octets).into_owned()
+}
+
+/// A load of two seconds whose report is read.
+fn report(setting: &Setting, words: &[&str]) -> Value {
+    let rate = RATE.to_string();
+    let always = ["--rate", &rate, "--duration", "2s", "--timeout", "10s", "--json", "-"];
+    let output = run(setting, &[words, &always].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// All questions were asked and answered with this code.
+fn assert_all_answered(report: &Value, code: &str) {
+    let load = &report["loads"][0];
+    assert_eq!(load["counts"]["sent"], 2 * RATE, "{report}");
+    assert_eq!(load["rcodes"][code], 2 * RATE, "{report}");
+    let faults = ["refused", "mismatched", "unexpected", "malformed"];
+    assert!(faults.iter().all(|fault| load["counts"][fault] == 0) && load["lost"] == 0, "{report}");
+    assert!(load["latency_us"]["max"].as_f64() >= load["latency_us"]["p50"].as_f64(), "{report}");
+}
+
+#[test]
+fn each_question_of_a_load_is_asked_and_its_answer_found() {
+    let Some(setting) = Setting::new(&Zone::sample()) else { return };
+    for server in [SERVER_V4, SERVER_V6] {
+        let known = ["--name", "mail.example.com", "--dnssec"];
+        assert_all_answered(&report(&setting, &[&[server], &known[..]].concat()), "0");
+        let unknown = ["--name", "{random}.example.com", "--type", "AAAA", "--order", "random"];
+        assert_all_answered(&report(&setting, &[&[server], &unknown[..]].concat()), "3");
+        let by_xdp = ["--name", "mail.example.com", "--device", CLIENT_INTERFACE, "--ports", "5"];
+        let report = report(&setting, &[&[server], &by_xdp[..]].concat());
+        assert_all_answered(&report, "0");
+        assert!(report["device"].as_str().unwrap().contains("AF_XDP"), "{report}");
+    }
+}
+
+#[test]
+fn reports_are_compared_and_shown_as_pages() {
+    let Some(setting) = Setting::new(&Zone::sample()) else { return };
+    let directory = lab::Directory::new().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (json, page) = (path("report.json"), path("both.html"));
+    let words =
+        [SERVER_V4, "--name", "mail.example.com", "--rate", "200", "--duration", "3s", "--json", &json];
+    let output = run(&setting, &words);
+    let said = text(&output.stdout);
+    for line in
+        ["sent      600 ", "answered  600 (100.00 %", "codes     NOERROR 600", "latency   p50 ", "generator "]
+    {
+        assert!(said.lines().any(|it| it.starts_with(line)), "{line}: {said}");
+    }
+    let compare =
+        Command::new(sidestep_binary()).args(["gun", "compare", &json, &json, "--html", &page]).output();
+    let said = text(&compare.unwrap().stdout);
+    assert!(
+        said.lines().any(|line| line.starts_with("answered, a second") && line.ends_with("1.00")),
+        "{said}"
+    );
+    let page = std::fs::read_to_string(page).unwrap();
+    assert_eq!(page.matches("<svg").count(), 4, "rate and times of both");
+    assert!(!page.contains("http://") && !page.contains("https://"), "it needs nothing else");
+}
+
+#[test]
+fn a_knee_is_searched_from_the_rate_that_is_given() {
+    let Some(setting) = Setting::new(&Zone::sample()) else { return };
+    let words =
+        ["--name", "mail.example.com", "--find-knee", "--rate", "4M", "--step", "100ms", "--json", "-"];
+    let output = run(&setting, &[&[SERVER_V4], &words[..]].concat());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let loads = report["loads"].as_array().unwrap();
+    assert_eq!(loads[0]["offered"], 4_000_000);
+    assert!(loads[0]["bottleneck"].is_string(), "nothing sends that many by kernel sockets: {report}");
+    assert!(loads.len() > 3, "{report}");
+}
+
+#[test]
+fn what_is_wrong_is_said_and_nothing_is_sent() {
+    let Some(setting) = Setting::new(&Zone::sample()) else { return };
+    for (words, why) in [
+        (&["192.88.99.1"][..], "is a public address"),
+        (&["224.0.0.1", "--yes-i-own-it"], "is no address of one server"),
+        (&[SERVER_V4, "--names", "/nonexistent"], "No such file"),
+        (&[SERVER_V4, "--name", "a..b"], "line 1: \"a..b\": a label is empty"),
+        (&[SERVER_V4, "--device", "veth-none"], "there is no interface veth-none"),
+        (&[SERVER_V4, "--device", "lo"], "do not leave by lo"),
+        (&[SERVER_V4, "--rate", "0"], "a rate is 1 to 100M"),
+        (&["ns1.example"], "no address such as"),
+        (&["10.53.0.77", "--device", CLIENT_INTERFACE], "does not answer ARP or NDP"),
+    ] {
+        let output = run(&setting, words);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(why), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_a_failure() {
+    let Some(setting) = Setting::new(&Zone::sample()) else { return };
+    let output = run(&setting, &[&format!("{SERVER_V4}:54"), "--duration", "200ms", "--timeout", "200ms"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("answered nothing"), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("faults    200 lost"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn a_load_that_is_interrupted_says_what_was_measured() {
+    let Some(setting) = Setting::new(&Zone::sample()) else { return };
+    let words = [SERVER_V4, "--name", "mail.example.com", "--rate", "200", "--duration", "1h"];
+    let mut command = gun(&setting, &words);
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null());
+    let child = command.spawn().unwrap();
+    thread::sleep(Duration::from_secs(3));
+    kill_process(rustix::process::Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output.stdout);
+    assert!(output.status.success() && said.contains("codes     NOERROR"), "{said}");
+}
