@@ -1,6 +1,5 @@
 //! A turn of the generator: takes answers in, and sends what is due.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use clock::{Duration, Instant};
@@ -16,9 +15,12 @@ use crate::tally::{Summary, Tally};
 /// One answer in so many is compared with its question.
 const LOOKED_AT: u64 = 64;
 
+/// No way has that number: there are fewer.
+const NO_WAY: u16 = u16::MAX;
+
 /// What a load is made of.
 pub struct Setup {
-    /// The ways from each of our ports to the server: addresses, ports, and the hardware address of the next hop.
+    /// The ways from each of our ports to the server: addresses, ports, and the hardware address of the next hop. No two have the same port.
     pub ways: Vec<Envelope>,
     /// What is asked.
     pub questions: Questions,
@@ -32,8 +34,8 @@ pub struct Setup {
 pub struct Gun<D> {
     device: D,
     ways: Vec<Envelope>,
-    /// Our ports, by address and port.
-    ports: BTreeMap<SocketAddr, usize>,
+    /// The number of a way by its port; [`NO_WAY`] for all others.
+    ports: Box<[u16]>,
     questions: Questions,
     schedule: Schedule,
     flights: Flights,
@@ -69,10 +71,11 @@ impl<D: Device> Gun<D> {
     pub fn new(device: D, setup: Setup, start: Instant) -> Gun<D> {
         assert!(!setup.ways.is_empty(), "there is a way to the server");
         let capabilities = device.capabilities();
-        let ports = setup.ways.iter().enumerate().map(|(number, way)| (source(way), number)).collect();
+        let mut ports = vec![NO_WAY; 1 << 16];
+        setup.ways.iter().zip(0..).for_each(|(way, number)| ports[usize::from(source(way).port())] = number);
         Gun {
             flights: Flights::new(setup.ways.len()),
-            ports,
+            ports: ports.into(),
             ways: setup.ways,
             questions: setup.questions,
             schedule: setup.schedule,
@@ -139,10 +142,12 @@ impl<D: Device> Gun<D> {
             self.tally.counts_mut().malformed += 1;
             return;
         };
-        let Some(port) = self.ports.get(&headers.destination(frame)).copied() else {
+        let own = headers.destination(frame);
+        let port = usize::from(self.ports[usize::from(own.port())]);
+        if self.ways.get(port).is_none_or(|way| source(way) != own) {
             self.tally.counts_mut().unexpected += 1;
             return;
-        };
+        }
         let message = &frame[headers.payload_range()];
         let Some(&[id_high, id_low, flags_high, flags_low]) = message.first_chunk::<4>() else {
             self.tally.counts_mut().malformed += 1;

@@ -8,33 +8,36 @@ const SECOND: u128 = 1_000_000_000;
 /// Questions at a fixed rate for a while.
 #[derive(Clone, Debug)]
 pub struct Schedule {
-    start: Instant,
-    rate: u32,
+    rate: u64,
     /// How many are due altogether.
     count: u64,
     /// How many were taken.
     taken: u64,
+    /// When the next one is due: this, and so many parts of a nanosecond, of which one has `rate`.
+    next: Instant,
+    parts: u64,
 }
 
 impl Schedule {
     /// `rate` questions a second, from `start` on, for this time.
     pub fn new(start: Instant, rate: u32, length: Duration) -> Schedule {
-        let count = u128::from(rate) * length.as_nanos() as u128 / SECOND;
-        Schedule { start, rate, count: count as u64, taken: 0 }
+        let count = u128::from(rate) * u128::from(length.as_nanos()) / SECOND;
+        Schedule { rate: rate.into(), count: count as u64, taken: 0, next: start, parts: 0 }
     }
 
     /// When the next question is due; `None` if all have been.
     pub fn next_due(&self) -> Option<Instant> {
-        (self.taken < self.count).then(|| {
-            let nanos = u128::from(self.taken) * SECOND / u128::from(self.rate);
-            self.start + Duration::from_nanos(nanos as u64)
-        })
+        (self.taken < self.count).then_some(self.next)
     }
 
     /// The next question, if it is due by now.
     pub fn take(&mut self, now: Instant) -> Option<Instant> {
         let due = self.next_due().filter(|due| *due <= now)?;
         self.taken += 1;
+        self.parts += SECOND as u64 % self.rate;
+        let carry = self.parts / self.rate;
+        self.parts -= carry * self.rate;
+        self.next += Duration::from_nanos(SECOND as u64 / self.rate + carry);
         Some(due)
     }
 
@@ -71,9 +74,9 @@ mod tests {
 
     #[test]
     fn rates_that_do_not_divide_a_second_lose_nothing_over_time() {
-        let schedule = Schedule::new(at(0), 3_333_333, Duration::from_secs(3600));
-        assert_eq!(schedule.progress().1, 3_333_333 * 3600);
-        let late = Schedule { taken: 3_333_333 * 3599, ..schedule };
-        assert_eq!(late.next_due(), Some(at(3599 * 1_000_000)));
+        let mut schedule = Schedule::new(at(0), 333_333, Duration::from_secs(4));
+        assert_eq!(schedule.progress().1, 4 * 333_333);
+        (0..3 * 333_333).for_each(|_| assert!(schedule.take(at(10_000_000)).is_some()));
+        assert_eq!(schedule.next_due(), Some(at(3_000_000)));
     }
 }

@@ -135,13 +135,13 @@ impl Tally {
 
     pub(crate) fn on_sent(&mut self, due: Instant, now: Instant) {
         self.counts.sent += 1;
-        self.lag.saturating_record(now.since(due).as_nanos() as u64);
+        self.lag.saturating_record(now.since(due).as_nanos());
     }
 
     pub(crate) fn on_answer(&mut self, due: Instant, now: Instant, rcode: u16) {
         self.counts.answered += 1;
         *self.rcodes.entry(rcode).or_default() += 1;
-        self.second.saturating_record(now.since(due).as_nanos() as u64);
+        self.second.saturating_record(now.since(due).as_nanos());
     }
 
     /// So much time went by, and there was something to do in it or not.

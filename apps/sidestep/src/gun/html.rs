@@ -60,7 +60,7 @@ fn section(page: &mut String, report: &Report) {
         page,
         "a second",
         &[curve("sent", |it| it.sent as f64), curve("answered", |it| it.answered as f64)],
-        |value| count(value),
+        count,
     );
     let times = [
         curve("p50", |it| it.latency_us.p50),

@@ -248,7 +248,7 @@ pub(crate) trait Attachment: Send {
 
     /// Asks the other processes that may have a connection of which a segment came to us: [`Incident::Nobodys`] if none has. Gives it back if
     /// nobody can be asked.
-    fn begin_stray(&mut self, stray: Stray) -> Result<(), Stray>;
+    fn begin_stray(&mut self, stray: Box<Stray>) -> Result<(), Box<Stray>>;
 
     /// The connection of an [`Incident::Strayed`] is not ours.
     fn disown(&mut self, token: u64);

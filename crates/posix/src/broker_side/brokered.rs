@@ -33,7 +33,7 @@ pub(crate) struct Brokered {
     ways: Ways,
     inherits: Vec<(RequestId, Ticket)>,
     /// Segments whose owner is being looked for.
-    strays: Vec<(Stray, Ticket)>,
+    strays: Vec<(Box<Stray>, Ticket)>,
     incidents: std::collections::VecDeque<Incident>,
     /// Queues that were granted and are not driven yet.
     granted: Vec<(LinkId, Vec<u16>)>,
@@ -173,7 +173,7 @@ impl Brokered {
         for (stray, ticket) in std::mem::take(&mut self.strays) {
             match self.ask(|client| client.poll_stray(&ticket)) {
                 Ok(None) => self.strays.push((stray, ticket)),
-                Ok(Some(true)) => answers.push(Incident::Nobodys(Box::new(stray))),
+                Ok(Some(true)) => answers.push(Incident::Nobodys(stray)),
                 Ok(Some(false)) | Err(_) => {} // Its sender tries again.
             }
         }
@@ -303,7 +303,7 @@ impl Attachment for Brokered {
         let _ = self.ask(|client| client.deliver_late(segment.local, segment.remote, &segment.octets));
     }
 
-    fn begin_stray(&mut self, stray: Stray) -> Result<(), Stray> {
+    fn begin_stray(&mut self, stray: Box<Stray>) -> Result<(), Box<Stray>> {
         match self.ask(|client| client.begin_stray(stray.local, stray.remote, &stray.octets)) {
             Ok(ticket) => self.strays.push((stray, ticket)),
             Err(_) => return Err(stray),

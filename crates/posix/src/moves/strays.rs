@@ -17,11 +17,11 @@ impl State {
         for _ in 0..ASKED_AT_ONCE {
             let Some(stray) = self.queue.stack().and_then(Stack::next_stray) else { return };
             let refused = match self.attachment() {
-                Some(attachment) => attachment.begin_stray(stray).err(),
-                None => Some(stray),
+                Some(attachment) => attachment.begin_stray(Box::new(stray)).err(),
+                None => Some(Box::new(stray)),
             };
             if let (Some(stray), Some(stack)) = (refused, self.queue.stack()) {
-                stack.reset_stray(stray);
+                stack.reset_stray(*stray);
             }
         }
     }
