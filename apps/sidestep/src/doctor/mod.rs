@@ -12,7 +12,7 @@ mod text;
 mod tune;
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use ::doctor::{CoreList, Facts, Finding, Known, Transport, Verdict, Wishes};

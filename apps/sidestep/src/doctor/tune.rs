@@ -128,13 +128,11 @@ fn apply(options: &Tune, plan: &[Planned]) -> anyhow::Result<ExitCode> {
         return show(options, plan);
     }
     let file = StateFile::open(&options.state)?;
-    let mut state = match file.load()? {
-        Some(earlier) => {
-            earlier.check_place()?;
-            State { changes: earlier.changes, ..State::new()? }
-        }
-        None => State::new()?,
-    };
+    let mut state = State::new()?;
+    if let Some(earlier) = file.load()? {
+        earlier.check_place()?;
+        state.changes = earlier.changes;
+    }
     let earlier = state.changes.len();
     for planned in plan {
         if let Err(error) = carry_out(&file, &mut state, &planned.step) {
