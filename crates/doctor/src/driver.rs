@@ -12,6 +12,7 @@ const MTU: Topic = Topic { id: "driver.mtu", source: "rtnetlink" };
 
 pub(crate) const TOPICS: [Topic; 7] = [LINK, NAME, XDP, ZERO_COPY, ATTACHED, PROBE, MTU];
 
+const LOOPBACK: &str = "lo";
 /// Above this MTU most drivers take no XDP program, because a packet does not fit a page.
 const MTU_MAX: u32 = 3498;
 
@@ -19,6 +20,10 @@ pub(crate) fn examine(interface: &Interface, findings: &mut Vec<Finding>) {
     let name = &interface.name;
     findings.extend([
         LINK.of(&interface.is_up, |up| match up {
+            _ if name == LOOPBACK => LINK.bad(
+                format!("{name} is the loopback interface"),
+                "Sidestep leaves loopback to the kernel: name the interface that clients are at",
+            ),
             true => LINK.good(format!("{name} is up")),
             false => LINK
                 .bad(format!("{name} is down"), "nothing arrives and nothing leaves")
@@ -143,6 +148,12 @@ mod tests {
         );
         assert_eq!(bad[0].commands[0].line(), "ip link set dev eth0 up");
         assert!(bad[2].commands[1].line().contains("xdp off"));
+    }
+
+    #[test]
+    fn loopback_is_no_interface_to_serve_on() {
+        let loopback = Interface { name: "lo".to_owned(), is_up: Known::Is(true), ..Interface::default() };
+        assert_eq!(verdicts(&loopback)[0], ("driver.link", Verdict::Bad));
     }
 
     #[test]

@@ -65,7 +65,11 @@ fn affinity(interface: &Interface, interrupts: &[Interrupt], machine: Option<&Ma
     let is_away = on.keys().any(|core| !home.contains(*core));
     let is_crowded = on.values().any(|count| *count > fair);
     let cores: CoreList = on.keys().copied().collect();
-    let seen = format!("{} interrupts of queues come to cores {cores}", interrupts.len());
+    let seen = match (interrupts.len(), cores.len()) {
+        (1, 1) => format!("the interrupt of the one queue comes to core {cores}"),
+        (count, 1) => format!("the interrupts of {count} queues come to core {cores}"),
+        (count, _) => format!("the interrupts of {count} queues come to cores {cores}"),
+    };
     if !is_away && !is_crowded {
         return AFFINITY.good(seen);
     }
@@ -106,7 +110,8 @@ fn delay(interface: &Interface) -> Finding {
         return DELAY.good("the driver chooses how long interrupts wait, by the load (adaptive-rx)");
     }
     DELAY.of(&interface.rx_delay, |delay| match *delay {
-        0..=DELAY_MAX => DELAY.good(format!("an interrupt waits for at most {delay} µs")),
+        0 => DELAY.good("an interrupt comes at once"),
+        1..=DELAY_MAX => DELAY.good(format!("an interrupt waits for at most {delay} µs")),
         _ => DELAY
             .better(
                 format!("an interrupt waits for up to {delay} µs"),

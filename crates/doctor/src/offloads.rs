@@ -104,7 +104,14 @@ fn vlan(interface: &Interface, features: &BTreeMap<String, Feature>) -> Finding 
 
 fn change(finding: Finding, interface: &str, name: &str, state: Feature, wanted: bool) -> Finding {
     if !state.is_changeable {
-        return Finding { seen: format!("{} (fixed)", finding.seen), ..finding };
+        let finding =
+            Finding { seen: format!("{}, and the driver lets nobody change it", finding.seen), ..finding };
+        return match wanted {
+            true => finding,
+            false => {
+                finding.command(format!("sidestep doctor {interface} --probe # does this driver take one?"))
+            }
+        };
     }
     finding.step(Step::new(Setting::feature(interface, name), word(!wanted), word(wanted)))
 }
@@ -157,10 +164,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_changed_has_no_command() {
-        let finding = &examined(&[("rx-gro-hw", true, false)], 0)["offload.gro-hw"];
-        assert_eq!((finding.verdict, finding.commands.len()), (Verdict::CouldBeBetter, 0));
-        assert!(finding.seen.contains("fixed"));
+    fn what_cannot_be_changed_has_no_step() {
+        let findings = examined(&[("rx-gro-hw", true, false), ("rx-gro", false, false)], 0);
+        let finding = &findings["offload.gro-hw"];
+        assert_eq!(finding.verdict, Verdict::CouldBeBetter);
+        assert!(finding.commands[0].line().starts_with("sidestep doctor eth0 --probe"), "{finding:?}");
+        assert!(findings["offload.gro"].commands.is_empty());
     }
 
     #[test]

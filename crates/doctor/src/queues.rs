@@ -50,9 +50,10 @@ fn pairs(interface: &Interface) -> Option<u32> {
 }
 
 fn count(interface: &Interface, cores: Option<&CoreList>) -> Finding {
-    let Some(queues) = pairs(interface) else {
-        let Known::Not(because) = &interface.combined_queues else { unreachable!("pairs() is none of it") };
-        return COUNT.unknown(because);
+    let queues = match (pairs(interface), &interface.combined_queues) {
+        (Some(queues), _) => queues,
+        (None, Known::Not(because)) => return COUNT.unknown(because),
+        (None, Known::Is(combined)) => combined.current,
     };
     let Some(cores) = cores.map(|cores| u32::try_from(cores.len()).unwrap_or(u32::MAX)) else {
         return COUNT.unknown("the number of cores is not known");

@@ -18,6 +18,8 @@ const FAMILY_ID: u16 = 1;
 const FAMILY_NAME: u16 = 2;
 /// NLMSGERR_ATTR_MSG: the kernel's explanation of an error.
 const EXPLANATION: u16 = 1;
+/// EOPNOTSUPP: the driver has no function for it.
+const NOT_SUPPORTED: i32 = 95;
 /// `struct nlmsghdr` of the question, which an error repeats.
 const QUESTION: usize = 16;
 
@@ -91,6 +93,7 @@ impl Socket {
             return match message.payload {
                 NetlinkPayload::InnerMessage(message) => Ok(Some(message.attributes)),
                 NetlinkPayload::Error(error) if error.code.is_none() => Ok(None),
+                NetlinkPayload::Error(error) if error.raw_code() == -NOT_SUPPORTED => Err(NicError::Absent),
                 NetlinkPayload::Error(error) => {
                     let explanation = error.header.get(QUESTION..).unwrap_or_default();
                     let reason = attributes::find(explanation, EXPLANATION).map(attributes::text);

@@ -84,7 +84,8 @@ impl Untuned {
 
     /// Everything that ethtool(8) and /sys show of the interface and that `tune` could change.
     fn kernel(&self) -> String {
-        let show = |program: &str, arguments: &[&str]| self.lab.run_in(Side::Server, program, arguments).unwrap();
+        let show =
+            |program: &str, arguments: &[&str]| self.lab.run_in(Side::Server, program, arguments).unwrap();
         let files = ["napi_defer_hard_irqs", "gro_flush_timeout"]
             .map(|name| show("cat", &[&format!("/sys/class/net/{SERVER_INTERFACE}/{name}")]));
         let [channels, features] = ["-l", "-k"].map(|option| show("ethtool", &[option, SERVER_INTERFACE]));
@@ -130,7 +131,10 @@ fn the_doctor_says_what_is_so_of_a_veth() {
 fn the_report_for_people_fits_80_columns_and_has_no_colour_in_a_pipe() {
     let Some(untuned) = Untuned::new() else { return };
     let text = succeed(untuned.doctor(&[SERVER_INTERFACE]));
-    assert!(text.contains("COULD BE BETTER\n") && text.contains(" bad, ") && !text.contains('\x1b'), "{text}");
+    assert!(
+        text.contains("COULD BE BETTER\n") && text.contains(" bad, ") && !text.contains('\x1b'),
+        "{text}"
+    );
     let words = text.lines().filter(|line| !line.trim_start().starts_with("do ") && !line.contains("tune "));
     words.for_each(|line| assert!(line.chars().count() <= 80, "{line}"));
 }
@@ -303,7 +307,8 @@ fn without_root_the_doctor_looks_and_nothing_can_be_tuned() {
 fn another_network_namespace_is_not_mistaken_for_this_one() {
     let Some(untuned) = Untuned::new() else { return };
     // The thread is in the laboratory, but /sys shows the machine's own interfaces.
-    let look = || Command::new(sidestep_binary()).args(["doctor", SERVER_INTERFACE, "--json"]).output().unwrap();
+    let look =
+        || Command::new(sidestep_binary()).args(["doctor", SERVER_INTERFACE, "--json"]).output().unwrap();
     let output = untuned.lab.inside(Side::Server, look);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let seen = &finding(&report, "interrupts.busy-poll")["seen"];

@@ -65,7 +65,10 @@ fn by_netlink(interface: &mut Interface, mirror: &Mirror, inspection: &Inspectio
     interface.is_up = link.map(|link| link.up).ok_or_else(gone).into();
     interface.mtu = link.map(|link| link.mtu).ok_or_else(gone).into();
     interface.vlans = Known::Is(mirror.interfaces_on(&interface.name).len().saturating_sub(1));
-    interface.driver = inspection.driver().map(|driver| Driver { name: driver.name, bus: driver.bus }).into();
+    interface.driver = match inspection.driver() {
+        Ok(driver) => Known::Is(Driver { name: driver.name, bus: driver.bus }),
+        Err(error) => Known::Not(format!("the driver does not tell its name: {error}")),
+    };
     let attached = |program: device_xdp::PresentProgram| Attached {
         id: program.id,
         is_native: program.attach == AttachMode::Native,
@@ -90,8 +93,14 @@ fn by_driver(interface: &mut Interface, nic: &mut Nic, index: u32) {
     interface.rx_delay = nic.parameter(Parameter::RxDelay).map(|value| value.current).into();
     interface.adaptive_rx = nic.parameter(Parameter::AdaptiveRx).map(|value| value.current != 0).into();
     interface.features = nic.features().map(|all| all.into_iter().map(feature).collect()).into();
+    if (interface.combined_queues.get(), interface.rx_queues.get()) == (None, None) {
+        // What the server counts where a driver has no channels.
+        interface.combined_queues = device_xdp::queue_pairs(&interface.name)
+            .map(|queues| Bounded { current: queues.into(), max: queues.into() })
+            .into();
+    }
     interface.rss = match nic.spread() {
-        Err(NicError::Refused { .. }) => Known::Not("the driver has no receive-side scaling".to_owned()),
+        Err(NicError::Absent) => Known::Not("the driver has no receive-side scaling".to_owned()),
         spread => spread.map(|spread| Rss { table: spread.table, key: spread.key }).into(),
     };
 }

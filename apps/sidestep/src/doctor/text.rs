@@ -50,9 +50,9 @@ pub(super) fn report(heading: &str, findings: &[Finding], summary: Summary, is_c
 }
 
 fn write_finding(text: &mut String, finding: &Finding) {
-    wrap(text, &format!("  {}", finding.id), &finding.seen);
+    wrap(text, INDENT, &format!("  {}", finding.id), &finding.seen);
     if let Some(cost) = &finding.cost {
-        wrap(text, &format!("{:>width$}", "costs", width = INDENT - 1), cost);
+        wrap(text, INDENT, &format!("{:>width$}", "costs", width = INDENT - 1), cost);
     }
     for command in finding.commands.iter().take(COMMANDS_MAX) {
         let label = if matches!(command, Command::Step(_)) { "tune" } else { "do" };
@@ -64,14 +64,14 @@ fn write_finding(text: &mut String, finding: &Finding) {
     }
 }
 
-/// Writes words in lines from the indent to the width, the first after a label.
-fn wrap(text: &mut String, label: &str, words: &str) {
-    let mut line = format!("{label:<INDENT$}");
+/// Writes words in lines from an indent to the width, the first after a label.
+pub(super) fn wrap(text: &mut String, indent: usize, label: &str, words: &str) {
+    let mut line = format!("{label:<indent$}");
     let mut is_empty = true;
     for word in words.split_whitespace() {
         if !is_empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
             let _ = writeln!(text, "{line}");
-            line = " ".repeat(INDENT);
+            line = " ".repeat(indent);
             is_empty = true;
         }
         if !is_empty {

@@ -10,9 +10,8 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde::Serialize;
 
-use super::settings;
 use super::state::{Change, State, StateFile};
-use super::{EXIT_ERROR, WishOptions, failed, interface, machine};
+use super::{EXIT_ERROR, WishOptions, failed, interface, machine, settings, text};
 use crate::output::{self, complain};
 
 /// Options of `sidestep tune`.
@@ -47,6 +46,9 @@ fn known_id(text: &str) -> Result<String, String> {
         false => Err(format!("there are {}", ids.into_iter().collect::<Vec<_>>().join(", "))),
     }
 }
+
+/// Where the text of a step begins.
+const PLAN_INDENT: usize = 5;
 
 /// A step of the plan, and why it is there.
 #[derive(Serialize)]
@@ -117,8 +119,9 @@ fn write_plan(out: &mut dyn Write, plan: &[Planned]) -> anyhow::Result<()> {
     for (number, planned) in (1..).zip(plan) {
         let Step { setting, from, to } = &planned.step;
         writeln!(out, "{number:>3}. {setting}: {from} becomes {to}")?;
-        writeln!(out, "     why: {} ({})", planned.why, planned.finding)?;
-        writeln!(out, "     {}", planned.command)?;
+        let mut why = String::new();
+        text::wrap(&mut why, PLAN_INDENT, "", &format!("{} ({})", planned.why, planned.finding));
+        writeln!(out, "{why}     {}", planned.command)?;
     }
     Ok(())
 }
