@@ -33,7 +33,7 @@ pub(crate) fn examine(interface: &Interface, findings: &mut Vec<Finding>) {
             "" => NAME.good(format!("the driver is {}; no hardware is behind it", driver.name)),
             bus => NAME.good(format!("the driver is {}, the device is at {bus}", driver.name)),
         }),
-        XDP.of(&interface.xdp, xdp),
+        XDP.of(&interface.xdp, |features| xdp(features, interface)),
         ZERO_COPY.of(&interface.xdp, zero_copy),
         ATTACHED.of(&interface.attached, |attached| program(name, attached.as_ref())),
         MTU.of(&interface.mtu, |mtu| mtu_of(name, *mtu)),
@@ -49,17 +49,23 @@ pub(crate) fn examine(interface: &Interface, findings: &mut Vec<Finding>) {
     }
 }
 
-fn xdp(features: &XdpFeatures) -> Finding {
+fn xdp(features: &XdpFeatures, interface: &Interface) -> Finding {
+    const GENERIC: &str = "the kernel makes a buffer of its own for each packet before Sidestep sees it";
     match (features.basic, features.redirect) {
         (true, true) => XDP.good("the driver runs XDP programs and can redirect packets (native mode)"),
         (true, false) => XDP.bad(
             "the driver runs XDP programs, but cannot redirect packets",
             "no packet reaches Sidestep by way of the driver; servers run on kernel sockets",
         ),
-        (false, _) => XDP.better(
-            "the driver runs no XDP programs: only generic mode is there",
-            "the kernel makes a buffer of its own for each packet before Sidestep sees it",
-        ),
+        (false, _) if interface.is_veth() => XDP
+            .better(
+                "this end of the veth pair runs no XDP programs, because the other end sends from more queues than this one receives on",
+                GENERIC,
+            )
+            .command(format!("ethtool -L OTHER_END rx N tx N # N as `ethtool -l {}` says", interface.name)),
+        (false, _) => {
+            XDP.better("the driver runs no XDP programs: only generic mode is there", GENERIC)
+        }
     }
 }
 
@@ -169,6 +175,20 @@ mod tests {
         for (id, verdict) in verdicts(&veth) {
             assert_eq!(verdict == Verdict::CouldBeBetter, better.contains(&id), "{id} {verdict:?}");
         }
+    }
+
+    #[test]
+    fn ends_of_a_veth_pair_depend_on_each_other() {
+        let veth = Interface {
+            name: "veth0".to_owned(),
+            driver: Known::Is(Driver { name: "veth".to_owned(), bus: String::new() }),
+            xdp: Known::Is(XdpFeatures::default()),
+            ..Interface::default()
+        };
+        let mut findings = Vec::new();
+        examine(&veth, &mut findings);
+        assert!(findings[2].seen.contains("other end"), "{:?}", findings[2]);
+        assert!(findings[2].commands[0].line().starts_with("ethtool -L OTHER_END"));
     }
 
     #[test]

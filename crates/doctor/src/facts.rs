@@ -158,6 +158,13 @@ pub struct Driver {
     pub bus: String,
 }
 
+impl Interface {
+    /// It is one end of a pair whose ends depend on each other.
+    pub(crate) fn is_veth(&self) -> bool {
+        self.driver.get().is_some_and(|driver| driver.name == "veth")
+    }
+}
+
 /// What a driver says that it can do of XDP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpFeatures {

@@ -76,6 +76,8 @@ fn count(interface: &Interface, cores: Option<&CoreList>) -> Finding {
         })
         .collect();
     let cost = "a queue is served by one engine on one core: the other cores have nothing to serve";
+    let also =
+        if interface.is_veth() { ". The other end of the veth pair needs as many: change both" } else { "" };
     let seen = format!("{} for {}", counted(queues, "queue"), counted(cores, "core"));
     if steps.is_empty() {
         return COUNT.better(
@@ -83,7 +85,7 @@ fn count(interface: &Interface, cores: Option<&CoreList>) -> Finding {
             format!("{cost}. A virtual NIC gets more queues from its hypervisor"),
         );
     }
-    COUNT.better(seen, cost).steps(steps)
+    COUNT.better(seen, format!("{cost}{also}")).steps(steps)
 }
 
 fn ring_of(name: &str, ring: Bounded) -> Finding {

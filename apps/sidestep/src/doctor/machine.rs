@@ -22,13 +22,21 @@ pub(super) fn look() -> Machine {
         stolen: map(read("/proc/stat"), |text| stolen(text)),
         huge_pages: map(meminfo.clone(), |text| entry(text, "HugePages_Total:")),
         huge_page_size: map(meminfo, |text| entry(text, "Hugepagesize:")),
-        bpf_jit: map(read("/proc/sys/net/core/bpf_jit_enable"), |text| text.parse().ok()),
+        bpf_jit: bpf_jit(),
         bpf_files: map(read("/proc/self/mountinfo"), |text| Some(has_bpf_files(text))),
         capabilities: map(read("/proc/self/status"), |text| capabilities(text)),
         files: map(limits.clone(), |text| limit(text, "Max open files")),
         locked_memory: map(limits, |text| limit(text, "Max locked memory")),
         irqbalance: Known::Is(irqbalance()),
     }
+}
+
+fn bpf_jit() -> Known<u32> {
+    const FILE: &str = "/proc/sys/net/core/bpf_jit_enable";
+    if !Path::new(FILE).exists() {
+        return Known::Not("only the machine's own network namespace shows it".to_owned());
+    }
+    map(read(FILE), |text| text.parse().ok())
 }
 
 /// The name of this machine.
