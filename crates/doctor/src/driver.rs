@@ -1,6 +1,6 @@
 //! The driver: what it does of XDP, and what is in the way.
 
-use crate::{Attached, Finding, Interface, Probe, Topic, XdpFeatures};
+use crate::{Attached, Finding, Interface, Known, Probe, Topic, XdpFeatures};
 
 const LINK: Topic = Topic { id: "driver.link", source: "rtnetlink" };
 const NAME: Topic = Topic { id: "driver.name", source: "ethtool (ETHTOOL_GDRVINFO)" };
@@ -33,7 +33,7 @@ pub(crate) fn examine(interface: &Interface, findings: &mut Vec<Finding>) {
             "" => NAME.good(format!("the driver is {}; no hardware is behind it", driver.name)),
             bus => NAME.good(format!("the driver is {}, the device is at {bus}", driver.name)),
         }),
-        XDP.of(&interface.xdp, |features| xdp(features, interface)),
+        by_word(interface),
         ZERO_COPY.of(&interface.xdp, zero_copy),
         ATTACHED.of(&interface.attached, |attached| program(name, attached.as_ref())),
         MTU.of(&interface.mtu, |mtu| mtu_of(name, *mtu)),
@@ -46,6 +46,15 @@ pub(crate) fn examine(interface: &Interface, findings: &mut Vec<Finding>) {
                 "the kernel makes a buffer of its own for each packet before Sidestep sees it",
             ),
         }));
+    }
+}
+
+/// What the driver says; where the kernel has no words for that, a probe shows what it does.
+fn by_word(interface: &Interface) -> Finding {
+    let finding = XDP.of(&interface.xdp, |features| xdp(features, interface));
+    match (&interface.xdp, &interface.probe) {
+        (Known::Not(_), None) => finding.command(format!("sidestep doctor {} --probe", interface.name)),
+        _ => finding,
     }
 }
 
@@ -112,7 +121,7 @@ fn mtu_of(name: &str, mtu: u32) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Driver, Known, Verdict};
+    use crate::{Driver, Verdict};
 
     fn verdicts(interface: &Interface) -> Vec<(&'static str, Verdict)> {
         let mut findings = Vec::new();
@@ -193,11 +202,12 @@ mod tests {
 
     #[test]
     fn what_is_not_known_says_why() {
-        let interface =
-            Interface { xdp: Known::Not("the kernel does not say".to_owned()), ..Interface::default() };
+        let xdp = Known::Not("the kernel does not say".to_owned());
+        let interface = Interface { name: "eth0".to_owned(), xdp, ..Interface::default() };
         let mut findings = Vec::new();
         examine(&interface, &mut findings);
         assert!(findings.iter().all(|finding| finding.verdict == Verdict::NotKnown));
         assert_eq!(findings[2].seen, "not known: the kernel does not say");
+        assert_eq!(findings[2].commands[0].line(), "sidestep doctor eth0 --probe");
     }
 }
