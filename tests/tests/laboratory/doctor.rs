@@ -304,6 +304,54 @@ fn without_root_the_doctor_looks_and_nothing_can_be_tuned() {
 }
 
 #[test]
+fn of_a_program_the_doctor_says_what_run_says() {
+    let Some(_turn) = turn() else { return };
+    let directory = Directory::new().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    for name in ["plain", "privileged", "sshd"] {
+        fs::copy("/bin/sh", path(name)).unwrap();
+    }
+    std::os::unix::fs::chown(path("privileged"), NOBODY.parse().ok(), None).unwrap();
+    fs::set_permissions(path("privileged"), fs::Permissions::from_mode(0o4755)).unwrap();
+    directory.write("script", &format!("#!{} -e\nexit 0\n", path("privileged").display())).unwrap();
+    fs::set_permissions(path("script"), fs::Permissions::from_mode(0o755)).unwrap();
+    let source = directory.write("fixed.c", "int main(void) { return 0; }\n").unwrap();
+    let compiled = Command::new("cc").arg("-static").arg("-o").args([path("fixed"), source]).status();
+    assert!(compiled.unwrap().success());
+
+    let cases = [
+        ("fixed", "program.linking", false),
+        ("privileged", "program.linking", false),
+        ("script", "program.linking", false),
+        ("sshd", "program.profile", false),
+        ("plain", "program.library", true),
+    ];
+    for (name, id, without_library) in cases {
+        let command = |word: &str| {
+            let mut command = Command::new(sidestep_binary());
+            command.arg(word);
+            if without_library {
+                command.env("SIDESTEP_LIBRARY", path("no-such-library"));
+            }
+            command
+        };
+        let run = command("run").arg("--").arg(path(name)).args(["-c", "true"]).output().unwrap();
+        let said = errors(&run);
+        let (_, reason) =
+            said.trim_end().split_once("runs on the kernel: ").unwrap_or_else(|| panic!("{run:?}"));
+        let look = command("doctor").arg("--json").arg("--").arg(path(name)).output().unwrap();
+        assert_eq!(look.status.code(), Some(1), "{look:?}");
+        let report: Value = serde_json::from_slice(&look.stdout).unwrap();
+        let seen = finding(&report, id)["seen"].as_str().unwrap();
+        assert!(seen.ends_with(reason), "{name}: {seen:?} and {reason:?}");
+        let outcome = finding(&report, "program.outcome");
+        assert!(outcome["verdict"] == "bad" && outcome["seen"].as_str().unwrap().contains(id), "{outcome}");
+    }
+    let plain = Command::new(sidestep_binary()).args(["doctor", "--"]).arg(path("plain")).output().unwrap();
+    assert!(succeed(plain).contains("0 bad, 0 could be better"));
+}
+
+#[test]
 fn another_network_namespace_is_not_mistaken_for_this_one() {
     let Some(untuned) = Untuned::new() else { return };
     // The thread is in the laboratory, but /sys shows the machine's own interfaces.

@@ -1,8 +1,11 @@
 //! The file with what was before: written before each step, so that a crash at any moment leaves what an undo needs.
+//!
+//! An undo writes what the file says into the kernel, as root. The directory may be that of a server's user. So the file is read only if
+//! nobody else can have written it, and nothing here follows a link that somebody else has put there.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use ::doctor::Setting;
@@ -12,6 +15,10 @@ use serde::{Deserialize, Serialize};
 use super::machine::read;
 
 const VERSION: u32 = 1;
+/// O_NOFOLLOW for `custom_flags`.
+const NO_LINKS: i32 = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+/// Octets of the file, at most: thousands of changes.
+const SIZE_MAX: u64 = 4 << 20;
 
 /// What was changed, in order, and where.
 #[derive(Serialize, Deserialize)]
@@ -46,7 +53,9 @@ impl StateFile {
         let made = DirBuilder::new().recursive(true).mode(0o755).create(directory);
         made.with_context(|| format!("making {}", directory.display()))?;
         let name = beside(path, ".lock");
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&name);
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).write(true).mode(0o600).custom_flags(NO_LINKS);
+        let lock = options.open(&name);
         let lock = lock.with_context(|| name.display().to_string())?;
         match lock.try_lock() {
             Ok(()) => Ok(StateFile { path: path.to_owned(), _lock: lock }),
@@ -57,11 +66,19 @@ impl StateFile {
 
     /// What the file holds; `None` if it is not there.
     pub(super) fn load(&self) -> anyhow::Result<Option<State>> {
-        let text = match fs::read_to_string(&self.path) {
-            Ok(text) => text,
+        let name = || self.path.display().to_string();
+        let file = match OpenOptions::new().read(true).custom_flags(NO_LINKS).open(&self.path) {
+            Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error).with_context(|| self.path.display().to_string()),
+            Err(error) => return Err(error).with_context(name),
         };
+        let metadata = file.metadata().with_context(name)?;
+        let is_own = metadata.uid() == rustix::process::geteuid().as_raw() && metadata.mode() & 0o022 == 0;
+        if !(is_own && metadata.is_file()) {
+            bail!("{} is not used: others can have written it", name());
+        }
+        let mut text = String::new();
+        file.take(SIZE_MAX).read_to_string(&mut text).with_context(name)?;
         let state: State = serde_json::from_str(&text)
             .with_context(|| format!("{} is not a state of `sidestep tune`", self.path.display()))?;
         if state.version != VERSION {
@@ -78,8 +95,11 @@ impl StateFile {
     pub(super) fn save(&self, state: &State) -> anyhow::Result<()> {
         let save = || -> io::Result<()> {
             let new = beside(&self.path, ".new");
-            let mut file =
-                OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
+            match fs::remove_file(&new) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&new)?;
             file.write_all(&serde_json::to_vec_pretty(state)?)?;
             file.sync_all()?;
             fs::rename(&new, &self.path)
@@ -125,6 +145,8 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn directory(name: &str) -> PathBuf {
@@ -166,6 +188,26 @@ mod tests {
             let error = file.load().err().unwrap().to_string();
             assert!(error.contains("tune.json"), "{error}");
         }
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn what_others_can_have_written_is_not_read_and_links_are_not_followed() {
+        let directory = directory("others");
+        let path = directory.join("tune.json");
+        let file = StateFile::open(&path).unwrap();
+        let target = directory.join("target");
+        fs::write(&target, "as it was").unwrap();
+        std::os::unix::fs::symlink(&target, beside(&path, ".new")).unwrap();
+        file.save(&State::new().unwrap()).unwrap();
+        assert_eq!(fs::read_to_string(&target).unwrap(), "as it was");
+
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+        let error = file.load().err().unwrap().to_string();
+        assert!(error.contains("others can have written it"), "{error}");
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&target, &path).unwrap();
+        assert!(file.load().is_err());
         fs::remove_dir_all(directory).unwrap();
     }
 

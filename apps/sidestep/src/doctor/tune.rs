@@ -27,7 +27,7 @@ pub(crate) struct Tune {
     #[arg(long, conflicts_with_all = ["apply", "without", "busy_poll", "huge_pages", "ports", "queues"])]
     undo: bool,
     /// The file that keeps what was before.
-    #[arg(long, value_name = "FILE", default_value = "/var/lib/sidestep/tune.json")]
+    #[arg(long, value_name = "FILE", default_value = STATE)]
     state: PathBuf,
     /// Leave out a finding of `sidestep doctor`, by its name, such as queues.count. May be repeated.
     #[arg(long, value_name = "ID", value_parser = known_id)]
@@ -39,6 +39,15 @@ pub(crate) struct Tune {
     json: bool,
 }
 
+impl Tune {
+    fn undo_command(&self) -> String {
+        match self.state.to_str() {
+            Some(STATE) => "sidestep tune --undo".to_owned(),
+            _ => format!("sidestep tune --undo --state {}", self.state.display()),
+        }
+    }
+}
+
 fn known_id(text: &str) -> Result<String, String> {
     let ids: BTreeSet<&str> = ::doctor::topics().map(|topic| topic.id).collect();
     match ids.contains(text) {
@@ -47,6 +56,7 @@ fn known_id(text: &str) -> Result<String, String> {
     }
 }
 
+const STATE: &str = "/var/lib/sidestep/tune.json";
 /// Where the text of a step begins.
 const PLAN_INDENT: usize = 5;
 
@@ -102,10 +112,10 @@ fn show(options: &Tune, plan: &[Planned]) -> anyhow::Result<ExitCode> {
         write_plan(out, plan)?;
         match plan {
             [] => {}
-            _ => writeln!(
-                out,
-                "\nNothing has changed. With --apply it does; `sidestep tune --undo` restores it."
-            )?,
+            _ => {
+                let undo = options.undo_command();
+                writeln!(out, "\nNothing has changed. With --apply it does; `{undo}` restores it.")?;
+            }
         }
         Ok(())
     })?;
@@ -140,7 +150,7 @@ fn apply(options: &Tune, plan: &[Planned]) -> anyhow::Result<ExitCode> {
     for planned in plan {
         if let Err(error) = carry_out(&file, &mut state, &planned.step) {
             complain!("sidestep: {}: {}", planned.command, crate::explain(&error));
-            return give_up(&file, state, earlier);
+            return give_up(options, &file, state, earlier);
         }
     }
     let done: Vec<&Change> = state.changes[earlier..].iter().collect();
@@ -151,8 +161,8 @@ fn apply(options: &Tune, plan: &[Planned]) -> anyhow::Result<ExitCode> {
         for Change { setting, before, after } in &done {
             writeln!(out, "{setting}: {before} is now {after}")?;
         }
-        let state = options.state.display();
-        Ok(writeln!(out, "\n{state} has what was before; `sidestep tune --undo` restores it.")?)
+        let (state, undo) = (options.state.display(), options.undo_command());
+        Ok(writeln!(out, "\n{state} has what was before; `{undo}` restores it.")?)
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -179,7 +189,7 @@ fn carry_out(file: &StateFile, state: &mut State, step: &Step) -> anyhow::Result
 }
 
 /// Undoes what this run has changed, after a step that failed.
-fn give_up(file: &StateFile, mut state: State, earlier: usize) -> anyhow::Result<ExitCode> {
+fn give_up(options: &Tune, file: &StateFile, mut state: State, earlier: usize) -> anyhow::Result<ExitCode> {
     let done = state.changes.split_off(earlier);
     let mut left = Vec::new();
     for change in done.into_iter().rev() {
@@ -194,13 +204,12 @@ fn give_up(file: &StateFile, mut state: State, earlier: usize) -> anyhow::Result
     let is_whole = left.is_empty();
     state.changes.extend(left);
     keep(file, &state)?;
-    complain!(
-        "sidestep: {}",
-        match is_whole {
-            true => "a step failed: everything is as it was before",
-            false => "a step failed, and not all could be undone: try `sidestep tune --undo`",
+    match is_whole {
+        true => complain!("sidestep: a step failed: everything is as it was before"),
+        false => {
+            complain!("sidestep: a step failed, and not all was undone: try `{}`", options.undo_command())
         }
-    );
+    }
     Ok(ExitCode::from(EXIT_ERROR))
 }
 
