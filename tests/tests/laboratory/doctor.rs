@@ -202,6 +202,22 @@ fn what_others_have_changed_since_is_left_alone() {
 }
 
 #[test]
+fn the_changes_of_one_interface_can_be_undone_alone() {
+    let Some(untuned) = Untuned::new() else { return };
+    let before = untuned.kernel();
+    untuned.lab.ip(Side::Server, "link add other numrxqueues 2 type veth peer name end").unwrap();
+    succeed(untuned.apply(&[]));
+    let plan = [&Untuned::plan_for("other")[..], &["--apply"]].concat();
+    succeed(untuned.tune(Side::Server, &[], &plan));
+    let undone = succeed(untuned.tune(Side::Server, &[], &[SERVER_INTERFACE, "--undo"]));
+    assert!(!undone.contains("other"), "{undone}");
+    assert_eq!(untuned.kernel(), before);
+    let undone = untuned.undo();
+    assert!(undone.contains("of other: ") && !undone.contains(SERVER_INTERFACE), "{undone}");
+    assert!(!untuned.state().exists());
+}
+
+#[test]
 fn after_a_reboot_what_is_as_before_is_no_fault() {
     let Some(untuned) = Untuned::new() else { return };
     let before = untuned.kernel();

@@ -51,7 +51,7 @@ pub(crate) struct Doctor {
 /// What the user wants of the interface. `doctor` and `tune` have the same.
 #[derive(Args)]
 struct WishOptions {
-    /// Judge for servers with --busy-poll.
+    /// The servers have --busy-poll.
     #[arg(long)]
     busy_poll: bool,
     /// Huge pages of the default size that DPDK is to find.

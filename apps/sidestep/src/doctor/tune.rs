@@ -17,8 +17,8 @@ use crate::output::{self, complain};
 /// Options of `sidestep tune`.
 #[derive(Args)]
 pub(crate) struct Tune {
-    /// The interface [default: that of the default route].
-    #[arg(value_name = "IF", conflicts_with = "undo")]
+    /// The interface [default: that of the default route; with --undo, all that was changed].
+    #[arg(value_name = "IF")]
     interface: Option<String>,
     /// Carry the plan out. Without this it is shown only.
     #[arg(long)]
@@ -284,10 +284,20 @@ fn undo(options: &Tune) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     state.check_place()?;
+    let is_meant = |change: &mut Change| {
+        options.interface.as_ref().is_none_or(|name| change.setting.interface() == Some(name))
+    };
+    let meant: Vec<Change> = state.changes.extract_if(.., is_meant).collect();
     let outcomes: Vec<(Change, Outcome)> =
-        state.changes.drain(..).rev().map(|change| (change.clone(), restore(&change))).collect();
-    let failed = outcomes.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Failed(_)));
-    state.changes = failed.rev().map(|(change, _)| change.clone()).collect();
+        meant.into_iter().rev().map(|change| (change.clone(), restore(&change))).collect();
+    let failed: Vec<Change> = outcomes
+        .iter()
+        .rev()
+        .filter(|(_, outcome)| matches!(outcome, Outcome::Failed(_)))
+        .map(|(change, _)| change.clone())
+        .collect();
+    let failures = failed.len();
+    state.changes.extend(failed);
     keep(&file, &state)?;
     output::to_stdout(|out| {
         if options.json {
@@ -297,10 +307,10 @@ fn undo(options: &Tune) -> anyhow::Result<ExitCode> {
         }
         outcomes.iter().try_for_each(|(change, outcome)| Ok(writeln!(out, "{}", outcome.text(change))?))
     })?;
-    if state.changes.is_empty() {
+    if failures == 0 {
         return Ok(ExitCode::SUCCESS);
     }
-    bail!("{} changes could not be undone; {} still has them", state.changes.len(), options.state.display());
+    bail!("{failures} changes could not be undone; {} still has them", options.state.display());
 }
 
 #[cfg(test)]
