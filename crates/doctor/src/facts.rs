@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::CoreList;
+use crate::{CoreList, FlowMatch};
 
 /// A fact, or why it is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,6 +135,8 @@ pub struct Interface {
     pub features: Known<BTreeMap<String, Feature>>,
     /// Receive-side scaling.
     pub rss: Known<Rss>,
+    /// Rules of the NIC that steer a port to a queue.
+    pub flow_rules: Known<Vec<(FlowMatch, u32)>>,
     /// Its interrupts for queues, in order.
     pub interrupts: Known<Vec<Interrupt>>,
     /// The NUMA node of its device.

@@ -30,7 +30,7 @@ pub(crate) fn examine(
     findings.extend([
         count(interface, cores),
         RING.of(&interface.rx_ring, |ring| ring_of(name, *ring)),
-        spread(interface),
+        spread(interface, wishes),
         key(interface),
         RPS.of(&interface.steered_by_kernel, |queues| rps(interface, queues)),
     ]);
@@ -62,14 +62,14 @@ fn count(interface: &Interface, cores: Option<&CoreList>) -> Finding {
         return COUNT.good(format!("{} for {}", counted(queues, "queue"), counted(cores, "core")));
     }
     let name = &interface.name;
-    let more = [
-        (Parameter::CombinedQueues, &interface.combined_queues),
-        (Parameter::RxQueues, &interface.rx_queues),
-        (Parameter::TxQueues, &interface.tx_queues),
-    ];
-    let steps: Vec<Step> = more
-        .into_iter()
-        .filter_map(|(parameter, known)| Some((parameter, known.get()?)))
+    // Some drivers allow both kinds: those that are in use are meant.
+    let combined = [(Parameter::CombinedQueues, &interface.combined_queues)];
+    let single = [(Parameter::RxQueues, &interface.rx_queues), (Parameter::TxQueues, &interface.tx_queues)];
+    let has_combined = interface.combined_queues.get().is_some_and(|combined| combined.current > 0);
+    let used = if has_combined { combined.as_slice() } else { single.as_slice() };
+    let steps: Vec<Step> = used
+        .iter()
+        .filter_map(|(parameter, known)| Some((*parameter, known.get()?)))
         .filter(|(_, Bounded { current, max })| current < max && *current < cores)
         .map(|(parameter, Bounded { current, max })| {
             Step::new(Setting::parameter(name, parameter), current, (*max).min(cores))
@@ -108,7 +108,7 @@ fn ring_of(name: &str, ring: Bounded) -> Finding {
     RING.good(format!("a receive queue holds {current} packets"))
 }
 
-fn spread(interface: &Interface) -> Finding {
+fn spread(interface: &Interface, wishes: &Wishes) -> Finding {
     if pairs(interface) == Some(1) {
         return SPREAD.good("there is one queue, and nothing to spread");
     }
@@ -118,6 +118,10 @@ fn spread(interface: &Interface) -> Finding {
         let idle: CoreList = all.as_slice().iter().copied().filter(|queue| !used.contains(*queue)).collect();
         if idle.is_empty() {
             return SPREAD.good(format!("the table spreads flows over queues {used}"));
+        }
+        if idle.as_slice().iter().all(|queue| wishes.queues.contains(*queue)) {
+            return SPREAD
+                .good(format!("the table spreads flows over queues {used}, and leaves {idle} to ports"));
         }
         SPREAD
             .bad(
@@ -180,24 +184,33 @@ fn port(interface: &Interface, wishes: &Wishes) -> Finding {
             "packets to the port arrive on the queues that the hash chooses",
         );
     }
+    let rules = missing_rules(interface, wishes);
+    if rules.is_empty() {
+        return PORT.good(format!("rules of the NIC send the ports to queues {queues}"));
+    }
     let switch = ntuple
         .filter(|feature| !feature.is_on)
         .map(|_| Step::new(Setting::feature(name, NTUPLE), "off", "on"));
+    // The table can be cut to the first queues only, so those of the ports have to be the last ones.
     let first = queues.as_slice().first().copied().unwrap_or(0);
+    let are_last = count.is_some_and(|count| (first..count).collect::<CoreList>() == *queues);
     let finding = PORT
         .better(
             format!("the hash chooses the queues of the ports; they are to be {queues}"),
             "packets of other programs share queues and cores with them",
         )
         .steps(switch)
-        .steps(rules(name, wishes));
-    match first {
-        0 => finding,
-        others => finding.command(format!("ethtool -X {name} equal {others} # keeps other flows off them")),
+        .steps(rules);
+    match (first, are_last) {
+        (others @ 1.., true) => {
+            finding.command(format!("ethtool -X {name} equal {others} # keeps other flows off them"))
+        }
+        _ => finding,
     }
 }
 
-fn rules(name: &str, wishes: &Wishes) -> Vec<Step> {
+fn missing_rules(interface: &Interface, wishes: &Wishes) -> Vec<Step> {
+    let present = interface.flow_rules.get().map(Vec::as_slice).unwrap_or_default();
     let queues = wishes.queues.as_slice();
     let source_mask = u16::try_from(queues.len().saturating_sub(1)).unwrap_or(0);
     let mut steps = Vec::new();
@@ -205,8 +218,10 @@ fn rules(name: &str, wishes: &Wishes) -> Vec<Step> {
         for is_v6 in [false, true] {
             for (source, &queue) in (0..).zip(queues) {
                 let packets = FlowMatch { transport, is_v6, port, source, source_mask };
-                let setting = Setting::FlowRule { interface: name.to_owned(), packets, queue };
-                steps.push(Step::new(setting, ABSENT, PRESENT));
+                if !present.contains(&(packets, queue)) {
+                    let setting = Setting::FlowRule { interface: interface.name.clone(), packets, queue };
+                    steps.push(Step::new(setting, ABSENT, PRESENT));
+                }
             }
         }
     }
@@ -263,6 +278,14 @@ mod tests {
         };
         let finding = found(&veth, 2, &Wishes::default(), "queues.count");
         assert_eq!(lines(&finding), ["ethtool -L veth0 rx 2", "ethtool -L veth0 tx 2"]);
+    }
+
+    #[test]
+    fn only_the_kind_of_queues_that_is_in_use_is_raised() {
+        let none = Known::Is(Bounded { current: 0, max: 8 });
+        let both = Interface { rx_queues: none.clone(), tx_queues: none, ..nic(2, 8) };
+        let finding = found(&both, 4, &Wishes::default(), "queues.count");
+        assert_eq!(lines(&finding), ["ethtool -L eth0 combined 4"]);
     }
 
     #[test]
@@ -333,6 +356,32 @@ mod tests {
                 "ethtool -X eth0 equal 2 # keeps other flows off them",
             ]
         );
+    }
+
+    #[test]
+    fn rules_that_are_there_are_not_made_again() {
+        let (wishes, nic) = (dns("3"), with_ntuple(true, true));
+        let rule = |is_v6| {
+            let packets = FlowMatch { transport: Transport::Udp, is_v6, port: 53, source: 0, source_mask: 0 };
+            (packets, 3)
+        };
+        let half = Interface { flow_rules: Known::Is(vec![rule(false)]), ..nic.clone() };
+        let commands = lines(&found(&half, 4, &wishes, "queues.port"));
+        assert_eq!(commands[0], "ethtool -N eth0 flow-type udp6 dst-port 53 action 3");
+        let whole = Interface { flow_rules: Known::Is(vec![rule(false), rule(true)]), ..nic };
+        assert_eq!(found(&whole, 4, &wishes, "queues.port").verdict, Verdict::Good);
+        let rss = Known::Is(Rss { table: vec![0, 1, 2], key: vec![1, 2] });
+        let left = Interface { rss, ..whole };
+        assert_eq!(found(&left, 4, &wishes, "queues.spread").verdict, Verdict::Good);
+        assert_eq!(found(&left, 4, &Wishes::default(), "queues.spread").verdict, Verdict::Bad);
+    }
+
+    #[test]
+    fn the_table_is_cut_only_where_the_last_queues_are_the_ports() {
+        let last = lines(&found(&with_ntuple(true, true), 4, &dns("3"), "queues.port"));
+        assert!(last.iter().any(|line| line.starts_with("ethtool -X eth0 equal 3")));
+        let middle = lines(&found(&with_ntuple(true, true), 4, &dns("1"), "queues.port"));
+        assert!(!middle.iter().any(|line| line.starts_with("ethtool -X")), "{middle:?}");
     }
 
     #[test]

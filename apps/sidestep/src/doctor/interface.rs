@@ -5,12 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ::doctor::{
-    Attached, Bounded, CoreList, Driver, Feature, Interface, Interrupt, Known, NodeOf, Probe, Rss,
-    XdpFeatures,
+    Attached, Bounded, CoreList, Driver, Feature, FlowMatch, Interface, Interrupt, Known, NodeOf, Probe, Rss,
+    Transport, XdpFeatures,
 };
 use anyhow::Context;
 use control::{Mirror, NetlinkMonitor};
-use device_xdp::{AttachMode, Inspection, SteeringOptions, SteeringProgram, XdpError};
+use device_xdp::{AttachMode, FlowRule, Inspection, SteeringOptions, SteeringProgram, XdpError};
 use nic::{Nic, NicError, Parameter};
 
 use super::machine::{map, numbers, read};
@@ -99,6 +99,8 @@ fn by_driver(interface: &mut Interface, nic: &mut Nic, index: u32) {
             .map(|queues| Bounded { current: queues.into(), max: queues.into() })
             .into();
     }
+    let rules = device_xdp::flow_rules(&interface.name);
+    interface.flow_rules = rules.map(|rules| rules.iter().map(|(_, rule)| flow_match(rule)).collect()).into();
     interface.rss = match nic.spread() {
         Err(NicError::Absent) => Known::Not("the driver has no receive-side scaling".to_owned()),
         spread => spread.map(|spread| Rss { table: spread.table, key: spread.key }).into(),
@@ -107,6 +109,15 @@ fn by_driver(interface: &mut Interface, nic: &mut Nic, index: u32) {
 
 fn feature((name, feature): (String, nic::Feature)) -> (String, Feature) {
     (name, Feature { is_on: feature.is_on, is_changeable: feature.is_changeable })
+}
+
+fn flow_match(rule: &FlowRule) -> (FlowMatch, u32) {
+    let FlowRule { transport, is_v6, port, source, source_mask, queue } = *rule;
+    let transport = match transport {
+        steering::Transport::Tcp => Transport::Tcp,
+        steering::Transport::Udp => Transport::Udp,
+    };
+    (FlowMatch { transport, is_v6, port, source, source_mask }, queue)
 }
 
 fn by_sysfs(interface: &mut Interface, mirror: &Mirror) {
@@ -218,8 +229,9 @@ mod tests {
             " 40:          0          0 PCI-MSIX-0000:01:00.0   1-edge      ice-eth0-TxRx-0",
             " 41:          0          0 PCI-MSIX-0000:01:00.0   2-edge      eth0-tx-0",
         ];
-        let of = |line: &&str| numbered_line(line).filter(|(_, label)| is_of_queue(label, "eth0"));
-        let numbers: Vec<u32> = lines.iter().filter_map(of).map(|(number, _)| number).collect();
+        let queues =
+            lines.into_iter().filter_map(numbered_line).filter(|(_, label)| is_of_queue(label, "eth0"));
+        let numbers: Vec<u32> = queues.map(|(number, _)| number).collect();
         assert_eq!(numbers, [38, 40]);
     }
 
