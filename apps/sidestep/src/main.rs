@@ -4,6 +4,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod dns;
+mod doctor;
 mod generate;
 mod gun;
 mod logging;
@@ -65,6 +66,14 @@ enum Command {
         #[command(subcommand)]
         command: gun::Command,
     },
+    /// Look at this machine, an interface and a program: what is good, what is not, what that costs, and which command changes it.
+    ///
+    /// Exit status: 0 if nothing is bad, 1 if something is, 2 if it could not look.
+    Doctor(doctor::Doctor),
+    /// Show what could be tuned for an interface, do it with --apply, and undo it with --undo, also after a reboot.
+    ///
+    /// A step that fails ends the run, and undoes the steps before it.
+    Tune(doctor::Tune),
     /// Write man pages and completions.
     #[command(hide = true)]
     Generate(generate::Generate),
@@ -82,6 +91,8 @@ fn main() -> ExitCode {
         Command::Trace(options) => observe::trace(&options),
         Command::Capture(options) => observe::capture(&options),
         Command::Gun { command } => gun::run(&command),
+        Command::Doctor(options) => doctor::doctor(&options),
+        Command::Tune(options) => doctor::tune(&options),
         Command::Generate(options) => generate::generate(&options, Arguments::command()),
     };
     match outcome {

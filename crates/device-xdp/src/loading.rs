@@ -17,6 +17,9 @@ use crate::{AttachMode, SteeringOptions, XdpError, syscalls};
 /// Compiled from `bpf/steer.bpf.c` by the build script.
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));
 
+/// The program's name there, and in the kernel.
+pub(crate) const STEERING: &str = "sidestep_steer";
+
 /// The maps of the program, as `bpf/maps.bpf.h` names them.
 const MAPS: [&str; 7] = ["ports", "claims", "kernel_flows", "xsks", "reopening", "outcomes", "owners"];
 /// How long it is tried to load the program while the kernel is made to stop: programs lose patience with a broker after some seconds.
@@ -38,7 +41,7 @@ pub(crate) fn open_object(directory: Option<&Path>) -> Result<Ebpf, XdpError> {
 }
 
 pub(crate) fn program(object: &mut Ebpf) -> Result<&mut Xdp, XdpError> {
-    let program = object.program_mut("sidestep_steer").expect("the object holds the program");
+    let program = object.program_mut(STEERING).expect("the object holds the program");
     program.try_into().map_err(|error: aya::programs::ProgramError| load_error(&error))
 }
 

@@ -10,6 +10,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkMessage, LinkXdp};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
+use crate::loading::STEERING;
 use crate::syscalls;
 use crate::{AttachMode, XdpError};
 
@@ -128,9 +129,57 @@ pub fn queue_pairs(interface: &str) -> Result<u16, XdpError> {
     Ok(Interface::open(interface)?.queue_pairs())
 }
 
-struct Driver {
-    name: String,
-    bus: String,
+/// An interface's driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Driver {
+    /// Its name, such as `virtio_net`.
+    pub name: String,
+    /// Where the device sits, such as `0000:00:03.0`; empty for one that is no hardware.
+    pub bus: String,
+}
+
+/// An XDP program on an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PresentProgram {
+    /// Its number.
+    pub id: u32,
+    /// Where it runs.
+    pub attach: AttachMode,
+    /// Whether it is the steering program.
+    pub is_steering: bool,
+}
+
+/// An interface of this network namespace, to look at.
+#[derive(Debug)]
+pub struct Inspection(Interface);
+
+impl Inspection {
+    /// Finds the interface.
+    ///
+    /// # Errors
+    /// `NoSuchInterface`.
+    pub fn open(interface: &str) -> Result<Inspection, XdpError> {
+        Interface::open(interface).map(Inspection)
+    }
+
+    /// Its number.
+    pub fn index(&self) -> u32 {
+        self.0.index
+    }
+
+    /// Its driver, by the driver's own word.
+    pub fn driver(&self) -> io::Result<Driver> {
+        self.0.driver()
+    }
+
+    /// The XDP program on it. Without privileges the kernel does not tell whose it is.
+    pub fn program(&self) -> io::Result<Option<PresentProgram>> {
+        let (Some(id), Some(attach)) = (self.0.xdp_program()?, self.0.xdp_mode()?) else { return Ok(None) };
+        let programs = aya::programs::loaded_programs().filter_map(Result::ok);
+        let is_steering =
+            programs.filter(|info| info.id() == id).any(|info| info.name_as_str() == Some(STEERING));
+        Ok(Some(PresentProgram { id, attach, is_steering }))
+    }
 }
 
 /// `struct ethtool_drvinfo` (linux/ethtool.h).

@@ -20,9 +20,15 @@ pub(super) struct Executable {
     path: PathBuf,
 }
 
+/// The file that the kernel executes, and its beginning.
+struct Image {
+    path: PathBuf,
+    head: Vec<u8>,
+}
+
 /// Why a program cannot be executed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum NotFound {
+pub(crate) enum NotFound {
     #[error("{0}: command not found")]
     Missing(String),
     #[error("{0}: not an executable file")]
@@ -31,7 +37,7 @@ pub(super) enum NotFound {
 
 /// Why the dynamic linker would not load our library into the program.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Obstacle {
+pub(crate) enum Obstacle {
     Static,
     OtherMachine,
     Privileged,
@@ -89,18 +95,23 @@ impl Executable {
     /// What prevents preloading our library into the program or its interpreter.
     pub(super) fn obstacle(&self) -> Option<Obstacle> {
         match self.image() {
-            Ok(head) => elf_obstacle(&head?),
+            Ok(image) => elf_obstacle(&image?.head),
             Err(obstacle) => Some(obstacle),
         }
     }
 
-    /// Whether it is, or is interpreted by, a Go program.
-    pub(super) fn is_go(&self) -> bool {
-        matches!(self.image(), Ok(Some(head)) if has_go_note(&head))
+    /// The program that interprets it, if it is a script.
+    pub(super) fn interpreter(&self) -> Option<PathBuf> {
+        self.image().ok().flatten().map(|image| image.path).filter(|path| *path != self.path)
     }
 
-    /// The beginning of the file that the kernel executes in the end; `None` if too many scripts interpret each other.
-    fn image(&self) -> Result<Option<Vec<u8>>, Obstacle> {
+    /// Whether it is, or is interpreted by, a Go program.
+    pub(super) fn is_go(&self) -> bool {
+        matches!(self.image(), Ok(Some(image)) if has_go_note(&image.head))
+    }
+
+    /// The file that the kernel executes in the end; `None` if too many scripts interpret each other.
+    fn image(&self) -> Result<Option<Image>, Obstacle> {
         let mut path = self.path.clone();
         for _ in 0..INTERPRETERS_MAX {
             let head = read_head(&path).map_err(|error| Obstacle::Unreadable(error.to_string()))?;
@@ -109,7 +120,7 @@ impl Executable {
             }
             match interpreter(&head) {
                 Some(next) => path = next,
-                None => return Ok(Some(head)),
+                None => return Ok(Some(Image { path, head })),
             }
         }
         Ok(None)

@@ -5,6 +5,7 @@
 
 mod executable;
 mod family;
+mod judgement;
 mod library;
 mod profile;
 
@@ -27,6 +28,8 @@ use crate::status;
 pub(crate) use executable::is_go;
 use executable::{Executable, NotFound};
 use family::Family;
+use judgement::Judgement;
+pub(crate) use judgement::judge;
 
 /// How long the broker waits for connections of an ended program to move to the kernel.
 const LINGER_MAX: Duration = Duration::from_secs(2);
@@ -128,11 +131,12 @@ fn refuse(error: &NotFound) -> ExitCode {
 
 /// The broker and the library; otherwise the reason why the program runs on the kernel.
 fn prepare(options: &Options, program: &Executable) -> Result<(Server, OsString), String> {
-    let profile = profile::choose(options.profile, program.name())?;
-    if let Some(obstacle) = program.obstacle() {
+    let Judgement { profile, obstacle, library, .. } = Judgement::of(program, options.profile);
+    let profile = profile?;
+    if let Some(obstacle) = obstacle {
         return Err(obstacle.to_string());
     }
-    let library = library::find()?;
+    let library = library?;
     let server = Server::open(config(options, profile)).map_err(|error| error.to_string())?;
     Ok((server, library.into_os_string()))
 }

@@ -1,0 +1,254 @@
+//! Facts about an interface: from netlink, from its driver, and from /sys where that shows this network namespace.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ::doctor::{
+    Attached, Bounded, CoreList, Driver, Feature, FlowMatch, Interface, Interrupt, Known, NodeOf, Probe, Rss,
+    Transport, XdpFeatures,
+};
+use anyhow::Context;
+use control::{Mirror, NetlinkMonitor};
+use device_xdp::{AttachMode, FlowRule, Inspection, SteeringOptions, SteeringProgram, XdpError};
+use nic::{Nic, NicError, Parameter};
+
+use super::machine::{map, numbers, read};
+
+const INTERFACES: &str = "/sys/class/net";
+
+/// The interface of the default route; `None` if there is none.
+pub(super) fn default_name() -> Option<String> {
+    let monitor = NetlinkMonitor::new().ok()?;
+    let mirror = monitor.mirror();
+    let defaults = mirror.routes().filter(|(key, _)| key.prefix_len == 0);
+    let mut interfaces = defaults.flat_map(|(_, route)| &route.next_hops).filter_map(|hop| hop.interface);
+    interfaces
+        .find_map(|index| mirror.link_at(index).filter(|link| link.name != "lo"))
+        .map(|link| link.name.clone())
+}
+
+/// Reads all that is known of an interface. Changes nothing.
+pub(super) fn look(name: &str) -> anyhow::Result<Interface> {
+    let monitor = NetlinkMonitor::new().context("reading the kernel's interfaces")?;
+    let mirror = monitor.mirror();
+    let inspection = open(name, mirror)?;
+    let mut nic = Nic::open(name).context("opening a netlink socket")?;
+    let mut interface = Interface { name: name.to_owned(), ..Interface::default() };
+    by_netlink(&mut interface, mirror, &inspection);
+    by_driver(&mut interface, &mut nic, inspection.index());
+    by_sysfs(&mut interface, mirror);
+    Ok(interface)
+}
+
+/// Finds an interface, or says which there are.
+pub(super) fn open(name: &str, mirror: &Mirror) -> anyhow::Result<Inspection> {
+    Inspection::open(name).map_err(|error| match error {
+        XdpError::NoSuchInterface { .. } => {
+            let names: BTreeSet<&str> = mirror.links().map(|link| link.name.as_str()).collect();
+            let names = names.into_iter().collect::<Vec<_>>().join(", ");
+            anyhow::anyhow!("there is no interface {name}; there are {names}")
+        }
+        error => error.into(),
+    })
+}
+
+/// Attaches the steering program without claims, so that every packet passes it, and detaches it again.
+pub(super) fn probe(name: &str) -> Known<Probe> {
+    let attached = SteeringProgram::attach(name, SteeringOptions::default());
+    attached.map(|program| Probe { is_native: program.mode() == AttachMode::Native }).into()
+}
+
+fn by_netlink(interface: &mut Interface, mirror: &Mirror, inspection: &Inspection) {
+    let gone = || "the interface is gone".to_owned();
+    let link = mirror.link(&interface.name);
+    interface.is_up = link.map(|link| link.up).ok_or_else(gone).into();
+    interface.mtu = link.map(|link| link.mtu).ok_or_else(gone).into();
+    interface.vlans = Known::Is(mirror.interfaces_on(&interface.name).len().saturating_sub(1));
+    interface.driver = match inspection.driver() {
+        Ok(driver) => Known::Is(Driver { name: driver.name, bus: driver.bus }),
+        Err(error) => Known::Not(format!("the driver does not tell its name: {error}")),
+    };
+    let attached = |program: device_xdp::PresentProgram| Attached {
+        id: program.id,
+        is_native: program.attach == AttachMode::Native,
+        is_ours: program.is_steering,
+    };
+    interface.attached = inspection.program().map(|program| program.map(attached)).into();
+}
+
+fn by_driver(interface: &mut Interface, nic: &mut Nic, index: u32) {
+    interface.xdp = nic
+        .xdp_features(index)
+        .map(|has| XdpFeatures { basic: has.basic, redirect: has.redirect, zero_copy: has.zero_copy })
+        .into();
+    let mut bounded = |parameter| {
+        let value = nic.parameter(parameter);
+        value.map(|value| Bounded { current: value.current, max: value.max.unwrap_or(value.current) }).into()
+    };
+    interface.rx_queues = bounded(Parameter::RxQueues);
+    interface.tx_queues = bounded(Parameter::TxQueues);
+    interface.combined_queues = bounded(Parameter::CombinedQueues);
+    interface.rx_ring = bounded(Parameter::RxRing);
+    interface.rx_delay = nic.parameter(Parameter::RxDelay).map(|value| value.current).into();
+    interface.adaptive_rx = nic.parameter(Parameter::AdaptiveRx).map(|value| value.current != 0).into();
+    interface.features = nic.features().map(|all| all.into_iter().map(feature).collect()).into();
+    if (interface.combined_queues.get(), interface.rx_queues.get()) == (None, None) {
+        // What the server counts where a driver has no channels.
+        interface.combined_queues = device_xdp::queue_pairs(&interface.name)
+            .map(|queues| Bounded { current: queues.into(), max: queues.into() })
+            .into();
+    }
+    let rules = device_xdp::flow_rules(&interface.name);
+    interface.flow_rules = rules.map(|rules| rules.iter().map(|(_, rule)| flow_match(rule)).collect()).into();
+    interface.rss = match nic.spread() {
+        Err(NicError::Absent) => Known::Not("the driver has no receive-side scaling".to_owned()),
+        spread => spread.map(|spread| Rss { table: spread.table, key: spread.key }).into(),
+    };
+}
+
+fn feature((name, feature): (String, nic::Feature)) -> (String, Feature) {
+    (name, Feature { is_on: feature.is_on, is_changeable: feature.is_changeable })
+}
+
+fn flow_match(rule: &FlowRule) -> (FlowMatch, u32) {
+    let FlowRule { transport, is_v6, port, source, source_mask, queue } = *rule;
+    let transport = match transport {
+        steering::Transport::Tcp => Transport::Tcp,
+        steering::Transport::Udp => Transport::Udp,
+    };
+    (FlowMatch { transport, is_v6, port, source, source_mask }, queue)
+}
+
+fn by_sysfs(interface: &mut Interface, mirror: &Mirror) {
+    let directory = match directory(&interface.name, mirror) {
+        Known::Is(directory) => directory,
+        Known::Not(because) => {
+            interface.defer_hard_irqs = Known::Not(because.clone());
+            interface.gro_flush_timeout = Known::Not(because.clone());
+            interface.steered_by_kernel = Known::Not(because.clone());
+            interface.interrupts = Known::Not(because.clone());
+            interface.node = Known::Not(because);
+            return;
+        }
+    };
+    let number = |name: &str| map(read(directory.join(name)), |text| text.parse().ok());
+    interface.defer_hard_irqs = number("napi_defer_hard_irqs");
+    interface.gro_flush_timeout = number("gro_flush_timeout");
+    interface.steered_by_kernel = Known::Is(steered_by_kernel(&directory));
+    let device = directory.join("device");
+    if device.exists() {
+        interface.interrupts = interrupts(&device, &interface.name);
+        interface.node = node(&device);
+    } else {
+        interface.interrupts = Known::Is(Vec::new());
+        interface.node = Known::Is(NodeOf::Nowhere);
+    }
+}
+
+/// The interface's directory in /sys, which shows the network namespace that it was mounted in: perhaps another one, with an
+/// interface of the same name. It is this one's if it has the same interfaces with the same numbers.
+pub(super) fn directory(name: &str, mirror: &Mirror) -> Known<PathBuf> {
+    let ours: BTreeMap<String, u32> = mirror.links().map(|link| (link.name.clone(), link.index)).collect();
+    let number = |entry: fs::DirEntry| {
+        let index = read(entry.path().join("ifindex")).get()?.parse().ok()?;
+        Some((entry.file_name().into_string().ok()?, index))
+    };
+    let theirs = fs::read_dir(INTERFACES).into_iter().flatten().flatten().filter_map(number);
+    if theirs.collect::<BTreeMap<String, u32>>() != ours {
+        return Known::Not("/sys shows another network namespace than this one".to_owned());
+    }
+    Known::Is(Path::new(INTERFACES).join(name))
+}
+
+/// Receive queues with a mask of cores (RPS) that is not empty.
+fn steered_by_kernel(directory: &Path) -> CoreList {
+    let queues = fs::read_dir(directory.join("queues")).into_iter().flatten().flatten();
+    let steered = |entry: fs::DirEntry| {
+        let queue = entry.file_name().to_str()?.strip_prefix("rx-")?.parse().ok()?;
+        let mask = read(entry.path().join("rps_cpus"));
+        mask.get()?.contains(|digit: char| !matches!(digit, '0' | ',')).then_some(queue)
+    };
+    queues.filter_map(steered).collect()
+}
+
+fn node(device: &Path) -> Known<NodeOf> {
+    // A virtual device's number is that of the one below it.
+    let own = [device.join("numa_node"), device.join("../numa_node")];
+    let text = own.iter().map(read).find(|text| text.get().is_some()).unwrap_or_default();
+    match text {
+        Known::Is(text) => Known::Is(text.parse().map_or(NodeOf::Nowhere, NodeOf::Node)), // -1 is none.
+        Known::Not(_) => Known::Is(NodeOf::Nowhere),
+    }
+}
+
+/// The interrupts of a device's queues, by the names that drivers give them.
+fn interrupts(device: &Path, name: &str) -> Known<Vec<Interrupt>> {
+    let of_device: BTreeSet<u32> = [device.join("msi_irqs"), device.join("../msi_irqs")]
+        .iter()
+        .flat_map(|directory| fs::read_dir(directory).into_iter().flatten().flatten())
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect();
+    map(read("/proc/interrupts"), |table| {
+        let queues = table.lines().filter_map(numbered_line);
+        let queues = queues.filter(|(number, label)| of_device.contains(number) && is_of_queue(label, name));
+        Some(queues.filter_map(|(number, _)| interrupt(number)).collect())
+    })
+}
+
+/// The number and the last word of a line of /proc/interrupts.
+fn numbered_line(line: &str) -> Option<(u32, &str)> {
+    let (number, rest) = line.trim_start().split_once(':')?;
+    Some((number.parse().ok()?, rest.split_whitespace().last()?))
+}
+
+/// Whether an interrupt's name is one for received packets: `virtio2-input.0`, `ice-eth0-TxRx-3`, `eth0-rx-1`, `mlx5_comp4@pci:...`.
+fn is_of_queue(label: &str, name: &str) -> bool {
+    let is_of_interface = label.contains(name) && label.ends_with(|last: char| last.is_ascii_digit());
+    let is_receiving = ["-input.", "TxRx", "-rx-", "comp"].iter().any(|part| label.contains(part));
+    is_receiving || (is_of_interface && !label.contains("-tx-"))
+}
+
+fn interrupt(number: u32) -> Option<Interrupt> {
+    let list = |name: &str| numbers(read(format!("/proc/irq/{number}/{name}"))).get().cloned();
+    let allowed = list("smp_affinity_list")?;
+    let effective = list("effective_affinity_list").filter(|cores| !cores.is_empty());
+    Some(Interrupt { number, effective: effective.unwrap_or_else(|| allowed.clone()), allowed })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interrupts_of_receive_queues_are_known_by_name() {
+        let lines = [
+            " 38:          0       7250 PCI-MSIX-0000:00:03.0   1-edge      virtio2-input.0",
+            " 39:       5946          0 PCI-MSIX-0000:00:03.0   2-edge      virtio2-output.0",
+            "NMI:          0          0   Non-maskable interrupts",
+            " 40:          0          0 PCI-MSIX-0000:01:00.0   1-edge      ice-eth0-TxRx-0",
+            " 41:          0          0 PCI-MSIX-0000:01:00.0   2-edge      eth0-tx-0",
+        ];
+        let queues =
+            lines.into_iter().filter_map(numbered_line).filter(|(_, label)| is_of_queue(label, "eth0"));
+        let numbers: Vec<u32> = queues.map(|(number, _)| number).collect();
+        assert_eq!(numbers, [38, 40]);
+    }
+
+    #[test]
+    fn loopback_is_looked_at_without_privileges() {
+        let interface = look("lo").unwrap();
+        assert_eq!(interface.mtu, Known::Is(65536));
+        assert_eq!(interface.attached, Known::Is(None));
+        assert_eq!(interface.node, Known::Is(NodeOf::Nowhere));
+    }
+
+    #[test]
+    fn an_interface_that_is_not_there_is_answered_with_those_that_are() {
+        let error = look("no-such-if").unwrap_err().to_string();
+        assert!(
+            error.starts_with("there is no interface no-such-if; there are ") && error.contains("lo"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,225 @@
+//! The file with what was before: written before each step, so that a crash at any moment leaves what an undo needs.
+//!
+//! An undo writes what the file says into the kernel, as root. The directory may be that of a server's user. So the file is read only if
+//! nobody else can have written it, and nothing here follows a link that somebody else has put there.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use ::doctor::Setting;
+use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
+
+use super::machine::read;
+
+const VERSION: u32 = 1;
+/// O_NOFOLLOW for `custom_flags`.
+const NO_LINKS: i32 = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+/// Octets of the file, at most: thousands of changes.
+const SIZE_MAX: u64 = 4 << 20;
+
+/// What was changed, in order, and where.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct State {
+    version: u32,
+    boot: String,
+    namespace: String,
+    pub(super) changes: Vec<Change>,
+}
+
+/// One change that was made, or was about to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Change {
+    pub(super) setting: Setting,
+    pub(super) before: String,
+    pub(super) after: String,
+}
+
+/// The file, held by this process alone.
+pub(super) struct StateFile {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl StateFile {
+    /// Makes the directory if that is missing.
+    pub(super) fn open(path: &Path) -> anyhow::Result<StateFile> {
+        let directory =
+            path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let made = DirBuilder::new().recursive(true).mode(0o755).create(directory);
+        made.with_context(|| format!("making {}", directory.display()))?;
+        let name = beside(path, ".lock");
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).write(true).mode(0o600).custom_flags(NO_LINKS);
+        let lock = options.open(&name);
+        let lock = lock.with_context(|| name.display().to_string())?;
+        match lock.try_lock() {
+            Ok(()) => Ok(StateFile { path: path.to_owned(), _lock: lock }),
+            Err(TryLockError::WouldBlock) => bail!("another `sidestep tune` uses {}", path.display()),
+            Err(TryLockError::Error(error)) => Err(error).with_context(|| name.display().to_string()),
+        }
+    }
+
+    /// What the file holds; `None` if it is not there.
+    pub(super) fn load(&self) -> anyhow::Result<Option<State>> {
+        let name = || self.path.display().to_string();
+        let file = match OpenOptions::new().read(true).custom_flags(NO_LINKS).open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).with_context(name),
+        };
+        let metadata = file.metadata().with_context(name)?;
+        let is_own = metadata.uid() == rustix::process::geteuid().as_raw() && metadata.mode() & 0o022 == 0;
+        if !(is_own && metadata.is_file()) {
+            bail!("{} is not used: others can have written it", name());
+        }
+        let mut text = String::new();
+        file.take(SIZE_MAX).read_to_string(&mut text).with_context(name)?;
+        let state: State = serde_json::from_str(&text)
+            .with_context(|| format!("{} is not a state of `sidestep tune`", self.path.display()))?;
+        if state.version != VERSION {
+            bail!(
+                "{} is of version {}, and this program knows {VERSION}",
+                self.path.display(),
+                state.version
+            );
+        }
+        Ok(Some(state))
+    }
+
+    /// Replaces the file as a whole, and returns when that is on the disk.
+    pub(super) fn save(&self, state: &State) -> anyhow::Result<()> {
+        let save = || -> io::Result<()> {
+            let new = beside(&self.path, ".new");
+            match fs::remove_file(&new) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&new)?;
+            file.write_all(&serde_json::to_vec_pretty(state)?)?;
+            file.sync_all()?;
+            fs::rename(&new, &self.path)
+        };
+        save().with_context(|| format!("writing {}", self.path.display()))
+    }
+
+    /// Nothing is left to undo.
+    pub(super) fn remove(&self) -> anyhow::Result<()> {
+        fs::remove_file(&self.path).with_context(|| format!("removing {}", self.path.display()))
+    }
+}
+
+impl State {
+    /// Of this boot and this network namespace.
+    pub(super) fn new() -> anyhow::Result<State> {
+        let boot = read("/proc/sys/kernel/random/boot_id");
+        let boot = boot.get().context("the kernel does not name this boot")?.clone();
+        let namespace = fs::read_link("/proc/self/ns/net").context("/proc/self/ns/net")?;
+        let namespace = namespace.to_string_lossy().into_owned();
+        Ok(State { version: VERSION, boot, namespace, changes: Vec::new() })
+    }
+
+    /// Since a reboot the names of namespaces mean nothing; before, an interface of the same name elsewhere is another one.
+    pub(super) fn check_place(&self) -> anyhow::Result<()> {
+        let now = State::new()?;
+        let has_interface = self.changes.iter().any(|change| change.setting.interface().is_some());
+        if self.boot == now.boot && self.namespace != now.namespace && has_interface {
+            bail!(
+                "the changes were made in another network namespace ({}): go there, or name another --state",
+                self.namespace
+            );
+        }
+        Ok(())
+    }
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn directory(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("sidestep-tune-{name}-{}", std::process::id()))
+    }
+
+    #[test]
+    fn what_is_saved_is_loaded_and_then_removed() {
+        let directory = directory("saved");
+        let file = StateFile::open(&directory.join("deep/tune.json")).unwrap();
+        assert!(file.load().unwrap().is_none());
+        let mut state = State::new().unwrap();
+        let setting = Setting::Feature { interface: "eth0".to_owned(), name: "rx-lro".to_owned() };
+        state.changes.push(Change { setting, before: "on".to_owned(), after: "off".to_owned() });
+        file.save(&state).unwrap();
+        assert_eq!(file.load().unwrap().unwrap().changes, state.changes);
+        file.remove().unwrap();
+        assert!(file.load().unwrap().is_none());
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn two_do_not_use_it_at_once() {
+        let directory = directory("lock");
+        let path = directory.join("tune.json");
+        let _first = StateFile::open(&path).unwrap();
+        let second = StateFile::open(&path).err().unwrap().to_string();
+        assert!(second.starts_with("another `sidestep tune` uses"), "{second}");
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_state_is_refused_by_name() {
+        let directory = directory("damaged");
+        let path = directory.join("tune.json");
+        let file = StateFile::open(&path).unwrap();
+        for text in ["", "{}", "[1]", r#"{"version":2,"boot":"","namespace":"","changes":[]}"#] {
+            fs::write(&path, text).unwrap();
+            let error = file.load().err().unwrap().to_string();
+            assert!(error.contains("tune.json"), "{error}");
+        }
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn what_others_can_have_written_is_not_read_and_links_are_not_followed() {
+        let directory = directory("others");
+        let path = directory.join("tune.json");
+        let file = StateFile::open(&path).unwrap();
+        let target = directory.join("target");
+        fs::write(&target, "as it was").unwrap();
+        std::os::unix::fs::symlink(&target, beside(&path, ".new")).unwrap();
+        file.save(&State::new().unwrap()).unwrap();
+        assert_eq!(fs::read_to_string(&target).unwrap(), "as it was");
+
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+        let error = file.load().err().unwrap().to_string();
+        assert!(error.contains("others can have written it"), "{error}");
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&target, &path).unwrap();
+        assert!(file.load().is_err());
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn another_namespace_is_no_place_to_undo_until_the_next_boot() {
+        let mut state = State::new().unwrap();
+        let setting = Setting::Feature { interface: "eth0".to_owned(), name: "rx-lro".to_owned() };
+        state.changes.push(Change { setting, before: "on".to_owned(), after: "off".to_owned() });
+        assert!(state.check_place().is_ok());
+        state.namespace = "net:[1]".to_owned();
+        assert!(state.check_place().is_err());
+        state.boot = "another".to_owned();
+        assert!(state.check_place().is_ok());
+    }
+}

@@ -1,0 +1,351 @@
+//! `sidestep tune`: the plan, its steps one after the other, and back.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use ::doctor::{Command, Facts, Finding, Step, Verdict};
+use anyhow::{Context, bail};
+use clap::Args;
+use serde::Serialize;
+
+use super::state::{Change, State, StateFile};
+use super::{EXIT_ERROR, WishOptions, failed, interface, machine, settings, text};
+use crate::output::{self, complain};
+
+/// Options of `sidestep tune`.
+#[derive(Args)]
+pub(crate) struct Tune {
+    /// The interface [default: that of the default route; with --undo, all that was changed].
+    #[arg(value_name = "IF")]
+    interface: Option<String>,
+    /// Carry the plan out. Without this it is shown only.
+    #[arg(long)]
+    apply: bool,
+    /// Restore what was before, latest change first. What others have changed since is left alone.
+    #[arg(long, conflicts_with_all = ["apply", "without", "busy_poll", "huge_pages", "ports", "queues"])]
+    undo: bool,
+    /// The file that keeps what was before.
+    #[arg(long, value_name = "FILE", default_value = STATE)]
+    state: PathBuf,
+    /// Leave out a finding of `sidestep doctor`, by its name, such as queues.count. May be repeated.
+    #[arg(long, value_name = "ID", value_parser = known_id)]
+    without: Vec<String>,
+    #[command(flatten)]
+    wishes: WishOptions,
+    /// Print JSON: the plan, or what was undone.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Tune {
+    fn undo_command(&self) -> String {
+        match self.state.to_str() {
+            Some(STATE) => "sidestep tune --undo".to_owned(),
+            _ => format!("sidestep tune --undo --state {}", self.state.display()),
+        }
+    }
+}
+
+fn known_id(text: &str) -> Result<String, String> {
+    let ids: BTreeSet<&str> = ::doctor::topics().map(|topic| topic.id).collect();
+    match ids.contains(text) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("there are {}", ids.into_iter().collect::<Vec<_>>().join(", "))),
+    }
+}
+
+const STATE: &str = "/var/lib/sidestep/tune.json";
+/// Where the text of a step begins.
+const PLAN_INDENT: usize = 5;
+
+/// A step of the plan, and why it is there.
+#[derive(Serialize)]
+struct Planned {
+    finding: &'static str,
+    why: String,
+    #[serde(flatten)]
+    step: Step,
+    command: String,
+}
+
+/// Shows the plan, carries it out, or undoes what was done.
+pub(crate) fn tune(options: &Tune) -> anyhow::Result<ExitCode> {
+    let outcome = match (options.undo, options.apply) {
+        (true, _) => undo(options),
+        (false, false) => plan(options).and_then(|plan| show(options, &plan)),
+        (false, true) => plan(options).and_then(|plan| apply(options, &plan)),
+    };
+    Ok(outcome.unwrap_or_else(|error| failed(&error)))
+}
+
+fn plan(options: &Tune) -> anyhow::Result<Vec<Planned>> {
+    let Some(name) = options.interface.clone().or_else(interface::default_name) else {
+        bail!("there is no default route whose interface could be meant: name one");
+    };
+    let interface = interface::look(&name)?;
+    let facts = Facts { machine: Some(machine::look()), interface: Some(interface), program: None };
+    let wishes = options.wishes.wishes();
+    let findings = ::doctor::examine(&facts, &wishes);
+    let refused = |finding: &&Finding| finding.id == "queues.port" && finding.verdict == Verdict::Bad;
+    if let Some(finding) = findings.iter().find(refused) {
+        bail!("--port: {}", finding.seen);
+    }
+    let wanted = findings.iter().filter(|finding| !options.without.iter().any(|id| id == finding.id));
+    let mut plan = Vec::new();
+    for finding in wanted {
+        for command in &finding.commands {
+            let Command::Step(step) = command else { continue };
+            let (step, command) = (step.clone(), command.line());
+            plan.push(Planned { finding: finding.id, why: finding.seen.clone(), step, command });
+        }
+    }
+    Ok(plan)
+}
+
+fn show(options: &Tune, plan: &[Planned]) -> anyhow::Result<ExitCode> {
+    output::to_stdout(|out| {
+        if options.json {
+            return Ok(writeln!(out, "{}", serde_json::to_string_pretty(plan)?)?);
+        }
+        write_plan(out, plan)?;
+        match plan {
+            [] => {}
+            _ => {
+                let undo = options.undo_command();
+                writeln!(out, "\nNothing has changed. With --apply it does; `{undo}` restores it.")?;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_plan(out: &mut dyn Write, plan: &[Planned]) -> anyhow::Result<()> {
+    if plan.is_empty() {
+        return Ok(writeln!(out, "Nothing is to be tuned. `sidestep doctor` shows what was looked at.")?);
+    }
+    for (number, planned) in (1..).zip(plan) {
+        let Step { setting, from, to } = &planned.step;
+        writeln!(out, "{number:>3}. {setting}: {from} becomes {to}")?;
+        let mut why = String::new();
+        text::wrap(&mut why, PLAN_INDENT, "", &format!("{} ({})", planned.why, planned.finding));
+        writeln!(out, "{why}     {}", planned.command)?;
+    }
+    Ok(())
+}
+
+fn apply(options: &Tune, plan: &[Planned]) -> anyhow::Result<ExitCode> {
+    if plan.is_empty() {
+        return show(options, plan);
+    }
+    let file = StateFile::open(&options.state)?;
+    let mut state = State::new()?;
+    if let Some(earlier) = file.load()? {
+        earlier.check_place()?;
+        state.changes = earlier.changes;
+    }
+    let earlier = state.changes.len();
+    for planned in plan {
+        if let Err(error) = carry_out(&file, &mut state, &planned.step) {
+            complain!("sidestep: {}: {}", planned.command, crate::explain(&error));
+            return give_up(options, &file, state, earlier);
+        }
+    }
+    let done: Vec<&Change> = state.changes[earlier..].iter().collect();
+    output::to_stdout(|out| {
+        if options.json {
+            return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&done)?)?);
+        }
+        for Change { setting, before, after } in &done {
+            writeln!(out, "{setting}: {before} is now {after}")?;
+        }
+        let (state, undo) = (options.state.display(), options.undo_command());
+        Ok(writeln!(out, "\n{state} has what was before; `{undo}` restores it.")?)
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Does one step. What was before is in the file first.
+fn carry_out(file: &StateFile, state: &mut State, step: &Step) -> anyhow::Result<()> {
+    let before = settings::read(&step.setting)?.context("it is gone")?;
+    if before == step.to {
+        return Ok(()); // An earlier step, or somebody else, has done it.
+    }
+    state.changes.push(Change { setting: step.setting.clone(), before, after: step.to.clone() });
+    file.save(state)?;
+    settings::write(&step.setting, &step.to)?;
+    let after = settings::read(&step.setting)?.context("it is gone")?;
+    // Drivers round.
+    if let Some(change) = state.changes.last_mut().filter(|change| change.after != after) {
+        if change.before == after {
+            bail!("the kernel took the value, and the setting stays as it was");
+        }
+        change.after = after;
+        file.save(state)?;
+    }
+    Ok(())
+}
+
+/// Undoes what this run has changed, after a step that failed.
+fn give_up(options: &Tune, file: &StateFile, mut state: State, earlier: usize) -> anyhow::Result<ExitCode> {
+    let done = state.changes.split_off(earlier);
+    let mut left = Vec::new();
+    for change in done.into_iter().rev() {
+        let outcome = restore(&change);
+        if !matches!(outcome, Outcome::AsBefore) {
+            complain!("sidestep: {}", outcome.text(&change));
+        }
+        if matches!(outcome, Outcome::Failed(_)) {
+            left.insert(0, change);
+        }
+    }
+    let is_whole = left.is_empty();
+    state.changes.extend(left);
+    keep(file, &state)?;
+    match is_whole {
+        true => complain!("sidestep: a step failed: everything is as it was before"),
+        false => {
+            complain!("sidestep: a step failed, and not all was undone: try `{}`", options.undo_command())
+        }
+    }
+    Ok(ExitCode::from(EXIT_ERROR))
+}
+
+fn keep(file: &StateFile, state: &State) -> anyhow::Result<()> {
+    match (state.changes.is_empty(), file.load()?.is_some()) {
+        (true, true) => file.remove(),
+        (true, false) => Ok(()),
+        (false, _) => file.save(state),
+    }
+}
+
+/// What became of one change at an undo.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Outcome {
+    /// It has its value of before again.
+    Restored,
+    /// It had that already.
+    AsBefore,
+    /// Somebody has given it this value since.
+    Others(String),
+    /// The interface or the file is gone.
+    Gone,
+    /// The kernel refused.
+    Failed(String),
+}
+
+impl Outcome {
+    fn text(&self, change: &Change) -> String {
+        let Change { setting, before, after } = change;
+        match self {
+            Outcome::Restored => format!("{setting}: {after} is {before} again"),
+            Outcome::AsBefore => format!("{setting}: is {before} already"),
+            Outcome::Others(now) => {
+                format!(
+                    "{setting}: left alone: others have changed it from {after} to {now} ({before} before)"
+                )
+            }
+            Outcome::Gone => format!("{setting}: is gone, and so nothing is to be restored"),
+            Outcome::Failed(error) => format!("{setting}: could not be restored to {before}: {error}"),
+        }
+    }
+}
+
+fn restore(change: &Change) -> Outcome {
+    let restore = || -> anyhow::Result<Outcome> {
+        let Some(now) = settings::read(&change.setting)? else { return Ok(Outcome::Gone) };
+        if now == change.before {
+            return Ok(Outcome::AsBefore);
+        }
+        if now != change.after {
+            return Ok(Outcome::Others(now));
+        }
+        settings::write(&change.setting, &change.before)?;
+        Ok(Outcome::Restored)
+    };
+    restore().unwrap_or_else(|error| Outcome::Failed(crate::explain(&error)))
+}
+
+fn undo(options: &Tune) -> anyhow::Result<ExitCode> {
+    #[derive(Serialize)]
+    struct Undone<'c> {
+        #[serde(flatten)]
+        change: &'c Change,
+        outcome: &'c Outcome,
+    }
+    let file = StateFile::open(&options.state)?;
+    let Some(mut state) = file.load()? else {
+        output::to_stdout(|out| {
+            Ok(writeln!(out, "Nothing is to be undone: there is no {}.", options.state.display())?)
+        })?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    state.check_place()?;
+    let is_meant = |change: &mut Change| {
+        options.interface.as_ref().is_none_or(|name| change.setting.interface() == Some(name))
+    };
+    let meant: Vec<Change> = state.changes.extract_if(.., is_meant).collect();
+    let outcomes: Vec<(Change, Outcome)> =
+        meant.into_iter().rev().map(|change| (change.clone(), restore(&change))).collect();
+    let failed: Vec<Change> = outcomes
+        .iter()
+        .rev()
+        .filter(|(_, outcome)| matches!(outcome, Outcome::Failed(_)))
+        .map(|(change, _)| change.clone())
+        .collect();
+    let failures = failed.len();
+    state.changes.extend(failed);
+    keep(&file, &state)?;
+    output::to_stdout(|out| {
+        if options.json {
+            let undone: Vec<_> =
+                outcomes.iter().map(|(change, outcome)| Undone { change, outcome }).collect();
+            return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&undone)?)?);
+        }
+        outcomes.iter().try_for_each(|(change, outcome)| Ok(writeln!(out, "{}", outcome.text(change))?))
+    })?;
+    if failures == 0 {
+        return Ok(ExitCode::SUCCESS);
+    }
+    bail!("{failures} changes could not be undone; {} still has them", options.state.display());
+}
+
+#[cfg(test)]
+mod tests {
+    use ::doctor::Setting;
+
+    use super::*;
+
+    /// A setting that every kernel has and nobody here changes.
+    fn change(before: &str, after: &str) -> Change {
+        let setting = Setting::Feature { interface: "lo".to_owned(), name: "loopback".to_owned() };
+        Change { setting, before: before.to_owned(), after: after.to_owned() }
+    }
+
+    #[test]
+    fn what_is_as_before_is_no_fault() {
+        assert!(matches!(restore(&change("on", "off")), Outcome::AsBefore));
+    }
+
+    #[test]
+    fn what_others_have_changed_is_left_alone() {
+        let outcome = restore(&change("a", "b"));
+        assert!(matches!(&outcome, Outcome::Others(now) if now == "on"));
+        assert!(outcome.text(&change("a", "b")).contains("left alone"));
+    }
+
+    #[test]
+    fn what_is_gone_needs_nothing() {
+        let setting = Setting::Feature { interface: "no-such-if".to_owned(), name: "rx-gro".to_owned() };
+        assert!(matches!(restore(&Change { setting, ..change("on", "off") }), Outcome::Gone));
+    }
+
+    #[test]
+    fn a_finding_that_does_not_exist_cannot_be_left_out() {
+        assert!(known_id("queues.count").is_ok());
+        assert!(known_id("queues.county").unwrap_err().contains("queues.count"));
+    }
+}

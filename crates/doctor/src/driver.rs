@@ -1,0 +1,213 @@
+//! The driver: what it does of XDP, and what is in the way.
+
+use crate::{Attached, Finding, Interface, Known, Probe, Topic, XdpFeatures};
+
+const LINK: Topic = Topic { id: "driver.link", source: "rtnetlink" };
+const NAME: Topic = Topic { id: "driver.name", source: "ethtool (ETHTOOL_GDRVINFO)" };
+const XDP: Topic = Topic { id: "driver.xdp", source: "netdev netlink (xdp-features)" };
+const ZERO_COPY: Topic = Topic { id: "driver.zero-copy", source: "netdev netlink (xdp-features)" };
+const ATTACHED: Topic = Topic { id: "driver.program", source: "rtnetlink (IFLA_XDP)" };
+const PROBE: Topic = Topic { id: "driver.probe", source: "attaching the steering program" };
+const MTU: Topic = Topic { id: "driver.mtu", source: "rtnetlink" };
+
+pub(crate) const TOPICS: [Topic; 7] = [LINK, NAME, XDP, ZERO_COPY, ATTACHED, PROBE, MTU];
+
+const LOOPBACK: &str = "lo";
+/// Above this MTU most drivers take no XDP program, because a packet does not fit a page.
+const MTU_MAX: u32 = 3498;
+
+pub(crate) fn examine(interface: &Interface, findings: &mut Vec<Finding>) {
+    let name = &interface.name;
+    findings.extend([
+        LINK.of(&interface.is_up, |up| match up {
+            _ if name == LOOPBACK => LINK.bad(
+                format!("{name} is the loopback interface"),
+                "Sidestep leaves loopback to the kernel: name the interface that clients are at",
+            ),
+            true => LINK.good(format!("{name} is up")),
+            false => LINK
+                .bad(format!("{name} is down"), "nothing arrives and nothing leaves")
+                .command(format!("ip link set dev {name} up")),
+        }),
+        NAME.of(&interface.driver, |driver| match driver.bus.as_str() {
+            "" => NAME.good(format!("the driver is {}; no hardware is behind it", driver.name)),
+            bus => NAME.good(format!("the driver is {}, the device is at {bus}", driver.name)),
+        }),
+        by_word(interface),
+        ZERO_COPY.of(&interface.xdp, zero_copy),
+        ATTACHED.of(&interface.attached, |attached| program(name, attached.as_ref())),
+        MTU.of(&interface.mtu, |mtu| mtu_of(name, *mtu)),
+    ]);
+    if let Some(outcome) = &interface.probe {
+        findings.push(PROBE.of(outcome, |probe| match probe {
+            Probe { is_native: true } => PROBE.good("the driver took the steering program"),
+            Probe { is_native: false } => PROBE.better(
+                "the driver refused the steering program; generic mode took it",
+                "the kernel makes a buffer of its own for each packet before Sidestep sees it",
+            ),
+        }));
+    }
+}
+
+/// What the driver says; where the kernel has no words for that, a probe shows what it does.
+fn by_word(interface: &Interface) -> Finding {
+    let finding = XDP.of(&interface.xdp, |features| xdp(features, interface));
+    match (&interface.xdp, &interface.probe) {
+        (Known::Not(_), None) => finding.command(format!("sidestep doctor {} --probe", interface.name)),
+        _ => finding,
+    }
+}
+
+fn xdp(features: &XdpFeatures, interface: &Interface) -> Finding {
+    const GENERIC: &str = "the kernel makes a buffer of its own for each packet before Sidestep sees it";
+    match (features.basic, features.redirect) {
+        (true, true) => XDP.good("the driver runs XDP programs and can redirect packets (native mode)"),
+        (true, false) => XDP.bad(
+            "the driver runs XDP programs, but cannot redirect packets",
+            "no packet reaches Sidestep by way of the driver; servers run on kernel sockets",
+        ),
+        (false, _) if interface.is_veth() => XDP
+            .better(
+                "this end of the veth pair runs no XDP programs, because the other end sends from more queues than this one receives on",
+                GENERIC,
+            )
+            .command(format!("ethtool -L OTHER_END rx N tx N # N as `ethtool -l {}` says", interface.name)),
+        (false, _) => {
+            XDP.better("the driver runs no XDP programs: only generic mode is there", GENERIC)
+        }
+    }
+}
+
+fn zero_copy(features: &XdpFeatures) -> Finding {
+    match features.zero_copy {
+        true => ZERO_COPY.good("the driver has zero-copy: the NIC writes into Sidestep's memory"),
+        false => ZERO_COPY.better(
+            "the driver has no zero-copy",
+            "the kernel copies each packet, and sends by way of its own buffers; only another NIC or a newer driver changes that",
+        ),
+    }
+}
+
+fn program(name: &str, attached: Option<&Attached>) -> Finding {
+    match attached {
+        None => ATTACHED.good("no XDP program is on the interface"),
+        Some(Attached { id, is_native, is_ours: true }) => {
+            let mode = if *is_native { "native" } else { "generic" };
+            ATTACHED.good(format!("Sidestep's steering program is on the interface ({mode} mode, id {id})"))
+        }
+        Some(Attached { id, .. }) => ATTACHED
+            .bad(
+                format!("another XDP program is on the interface (id {id})"),
+                "Sidestep leaves it alone and cannot serve there",
+            )
+            .command(format!("bpftool prog show id {id} # whose is it?"))
+            .command(format!("ip link set dev {name} xdp off # if nobody needs it")),
+    }
+}
+
+fn mtu_of(name: &str, mtu: u32) -> Finding {
+    if mtu <= MTU_MAX {
+        return MTU.good(format!("an MTU of {mtu} fits the frames of XDP"));
+    }
+    MTU.better(
+        format!("the MTU is {mtu}"),
+        format!(
+            "most drivers take no XDP program above {MTU_MAX} and generic mode remains; longer packets stay with the kernel in any case"
+        ),
+    )
+    .command(format!("ip link set dev {name} mtu 1500 # if its peers use that, too"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Driver, Verdict};
+
+    fn verdicts(interface: &Interface) -> Vec<(&'static str, Verdict)> {
+        let mut findings = Vec::new();
+        examine(interface, &mut findings);
+        findings.iter().map(|finding| (finding.id, finding.verdict)).collect()
+    }
+
+    #[test]
+    fn a_good_nic_has_nothing_but_good_findings() {
+        let nic = Interface {
+            name: "eth0".to_owned(),
+            is_up: Known::Is(true),
+            mtu: Known::Is(1500),
+            driver: Known::Is(Driver { name: "ice".to_owned(), bus: "0000:01:00.0".to_owned() }),
+            xdp: Known::Is(XdpFeatures { basic: true, redirect: true, zero_copy: true }),
+            attached: Known::Is(None),
+            probe: Some(Known::Is(Probe { is_native: true })),
+            ..Interface::default()
+        };
+        assert!(verdicts(&nic).iter().all(|(_, verdict)| *verdict == Verdict::Good), "{:?}", verdicts(&nic));
+        assert_eq!(verdicts(&nic).len(), TOPICS.len());
+    }
+
+    #[test]
+    fn what_is_in_the_way_is_bad_and_says_what_to_type() {
+        let nic = Interface {
+            name: "eth0".to_owned(),
+            is_up: Known::Is(false),
+            xdp: Known::Is(XdpFeatures { basic: true, ..XdpFeatures::default() }),
+            attached: Known::Is(Some(Attached { id: 7, is_native: true, is_ours: false })),
+            ..Interface::default()
+        };
+        let mut findings = Vec::new();
+        examine(&nic, &mut findings);
+        let bad: Vec<_> = findings.iter().filter(|finding| finding.verdict == Verdict::Bad).collect();
+        assert_eq!(
+            bad.iter().map(|it| it.id).collect::<Vec<_>>(),
+            ["driver.link", "driver.xdp", "driver.program"]
+        );
+        assert_eq!(bad[0].commands[0].line(), "ip link set dev eth0 up");
+        assert!(bad[2].commands[1].line().contains("xdp off"));
+    }
+
+    #[test]
+    fn loopback_is_no_interface_to_serve_on() {
+        let loopback = Interface { name: "lo".to_owned(), is_up: Known::Is(true), ..Interface::default() };
+        assert_eq!(verdicts(&loopback)[0], ("driver.link", Verdict::Bad));
+    }
+
+    #[test]
+    fn generic_mode_copies_and_long_packets_could_be_better() {
+        let veth = Interface {
+            xdp: Known::Is(XdpFeatures::default()),
+            mtu: Known::Is(9000),
+            attached: Known::Is(Some(Attached { id: 7, is_native: false, is_ours: true })),
+            probe: Some(Known::Is(Probe { is_native: false })),
+            ..Interface::default()
+        };
+        let better = ["driver.xdp", "driver.zero-copy", "driver.mtu", "driver.probe"];
+        for (id, verdict) in verdicts(&veth) {
+            assert_eq!(verdict == Verdict::CouldBeBetter, better.contains(&id), "{id} {verdict:?}");
+        }
+    }
+
+    #[test]
+    fn ends_of_a_veth_pair_depend_on_each_other() {
+        let veth = Interface {
+            name: "veth0".to_owned(),
+            driver: Known::Is(Driver { name: "veth".to_owned(), bus: String::new() }),
+            xdp: Known::Is(XdpFeatures::default()),
+            ..Interface::default()
+        };
+        let mut findings = Vec::new();
+        examine(&veth, &mut findings);
+        assert!(findings[2].seen.contains("other end"), "{:?}", findings[2]);
+        assert!(findings[2].commands[0].line().starts_with("ethtool -L OTHER_END"));
+    }
+
+    #[test]
+    fn what_is_not_known_says_why() {
+        let xdp = Known::Not("the kernel does not say".to_owned());
+        let interface = Interface { name: "eth0".to_owned(), xdp, ..Interface::default() };
+        let mut findings = Vec::new();
+        examine(&interface, &mut findings);
+        assert!(findings.iter().all(|finding| finding.verdict == Verdict::NotKnown));
+        assert_eq!(findings[2].seen, "not known: the kernel does not say");
+        assert_eq!(findings[2].commands[0].line(), "sidestep doctor eth0 --probe");
+    }
+}
