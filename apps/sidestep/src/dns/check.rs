@@ -19,7 +19,7 @@ use super::health::ping_problem;
 use super::line_table::LoadedLines;
 use super::pools::{CheckKind, PoolSpec};
 use super::privileges::OnlyRoot;
-use super::{load, options, privileges, serial};
+use super::{load, options, privileges, serial, signing};
 use crate::output::to_stdout;
 
 /// Checks everything; the exit status is a failure if `serve` would refuse something.
@@ -104,6 +104,12 @@ impl Report {
         }
         for found in findings(zone, self.now) {
             self.warning(format!("{} {}", zone.origin(), found.owner), found.kind);
+        }
+        match signing::look(zone.origin(), spec) {
+            Ok(warning) => {
+                warning.into_iter().for_each(|what| self.warning(format!("zone {}", zone.origin()), what))
+            }
+            Err(error) => self.error(format!("zone {}", zone.origin()), format!("it cannot be signed: {error}")),
         }
         // A zone that we sign is served under serials of its own.
         if let Some(server) = server.filter(|_| spec.keys.is_none()) {

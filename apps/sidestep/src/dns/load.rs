@@ -315,10 +315,15 @@ impl Loaded {
         self.catalog.zones().iter().filter_map(|served| served.tree().ok())
     }
 
+    /// The data of a zone, if it has some.
+    pub(crate) fn tree(&self, origin: Name<'_>) -> Option<&Zone> {
+        let zone = self.catalog.find(origin).filter(|zone| zone.origin() == origin)?;
+        zone.tree().ok()
+    }
+
     /// The serial of a zone; `None` if it has no data.
     pub(crate) fn serial(&self, origin: Name<'_>) -> Option<u32> {
-        let zone = self.catalog.find(origin).filter(|zone| zone.origin() == origin)?;
-        zone.tree().ok().map(Zone::serial)
+        self.tree(origin).map(Zone::serial)
     }
 
     /// What is served of each zone. Of two for one name the later counts.
@@ -419,10 +424,13 @@ impl<'a> Earlier<'a> {
             // Nothing else would show why secondary servers ignore a new version.
             log::warn!("zone {}: {}", zone.origin(), went_back(old_serial, serial));
         }
-        let difference = || Difference::between(old, zone, History::OCTETS_MAX);
-        let history = match self.histories.then(difference).flatten() {
-            Some(difference) if difference.is_empty() && old_serial == serial => Arc::clone(&before.history),
-            Some(_) if old_serial == serial => {
+        let has_stayed = old_serial == serial;
+        // Others than secondaries of ours may look at the serial, too.
+        let is_compared = self.histories || has_stayed;
+        let difference = is_compared.then(|| Difference::between(old, zone, History::OCTETS_MAX)).flatten();
+        let history = match difference {
+            Some(difference) if difference.is_nothing() => Arc::clone(&before.history),
+            _ if has_stayed => {
                 log::warn!("zone {}: {}", zone.origin(), stayed(serial));
                 return read;
             }
@@ -491,8 +499,7 @@ impl Loading {
         let origin = NameBuf::from(zone.origin());
         let before = earlier.by_spec.get(spec).map(|entry| &entry.version);
         let source = source_with_updates(zone, &spec.file);
-        let keys = spec.keys.as_deref().unwrap_or(Path::new("."));
-        let (version, files) = match signing::load(source, &spec.file, (keys, spec.denial), before, data) {
+        let (version, files) = match signing::load(source, spec, before, data) {
             Ok(version) => (version, files),
             Err(error) => {
                 self.failed += 1;

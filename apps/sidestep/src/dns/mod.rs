@@ -57,6 +57,7 @@ mod load;
 mod notify;
 mod options;
 mod orders;
+mod peer;
 mod pools;
 mod privileges;
 mod query;

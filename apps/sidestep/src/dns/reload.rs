@@ -21,7 +21,7 @@ use super::encrypted_server::EncryptedServer;
 use super::events::{Event, Events};
 use super::health::{Checker, Health};
 use super::load::{Choice, Loaded};
-use super::notify::{Notifier, Target};
+use super::notify::{Announcement, Notifier};
 use super::options::Serve;
 use super::orders::{Order, SharedStates};
 use super::pools::Pools;
@@ -251,11 +251,10 @@ impl Reloads<'_> {
         }
         let publication = publication(&self.current, &self.loaded, &self.shared);
         let old_publication = self.published.swap(Arc::new(publication));
-        let transfers = &self.current.transfers;
-        let targets = new
-            .iter()
-            .flat_map(|origin| transfers.targets_of_secondary(origin.as_name(), &self.shared.members));
-        self.notifier.start(targets.collect());
+        let zones = new.iter().filter_map(|origin| self.shared.secondaries.get(origin)?.tree());
+        let (transfers, members) = (&self.current.transfers, &self.shared.members);
+        let announcements = zones.flat_map(|zone| transfers.announcements_of_secondary(zone, members));
+        self.notifier.start(announcements.collect());
         wait_until_unused(&old_publication);
         drop((old_publication, old));
     }
@@ -289,13 +288,13 @@ impl Reloads<'_> {
         // Pools may be others, and hosts may have changed while zones were read.
         let replacement = replacement.with_pools(&self.pools()).unwrap_or(replacement);
         self.current.transfers.secondaries.clone_from(&self.running.transfers.secondaries);
-        let targets = self.replace_catalog(&replacement);
+        let announcements = self.replace_catalog(&replacement);
         let spec = config.query_log.as_ref();
         let old_log = QueryLog::follow(&mut self.shared.query_log, spec, Role::Authority)
             .inspect_err(|error| log::error!("the query log stays as it was: {error:#}"));
         self.replace(replacement);
         drop(old_log); // Nobody notes anything there any more.
-        self.notifier.start(targets);
+        self.notifier.start(announcements);
         self.states.with(|states| states.frozen.retain(|zone| self.loaded.find(zone.as_name()).is_some()));
         let taken = Notice::Taken(taken(config, &self.loaded));
         if !self.running.transfers.secondaries.is_empty() && self.shared.notices.try_send(taken).is_err() {
@@ -310,7 +309,7 @@ impl Reloads<'_> {
     fn replace(&mut self, replacement: Loaded) {
         let old_publication =
             self.published.swap(Arc::new(publication(&self.current, &replacement, &self.shared)));
-        self.notifier.start(self.current.transfers.targets(&self.loaded, &replacement));
+        self.notifier.start(self.current.transfers.announcements(&self.loaded, &replacement));
         let old_zones = mem::replace(&mut self.loaded, Arc::new(replacement));
         self.check_hosts();
         wait_until_unused(&old_publication);
@@ -319,15 +318,17 @@ impl Reloads<'_> {
 }
 
 impl Reloads<'_> {
-    /// Makes the catalog anew if there are other zones; who is to hear of that.
-    fn replace_catalog(&mut self, replacement: &Loaded) -> Vec<Target> {
+    /// Makes the catalog anew if there are other zones; what is to be said of that.
+    fn replace_catalog(&mut self, replacement: &Loaded) -> Vec<Announcement> {
         let Some(spec) = &self.current.transfers.catalog else {
             self.shared.catalog = None;
             return Vec::new();
         };
         let Some(next) = spec.next(replacement, self.shared.catalog.as_ref()) else { return Vec::new() };
+        let announcements =
+            next.tree().map(|zone| self.current.transfers.announcements_of_catalog(spec, zone));
         self.shared.catalog = Some(next);
-        spec.targets()
+        announcements.unwrap_or_default()
     }
 }
 

@@ -61,7 +61,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         bail!("none of the zones could be loaded");
     }
     let taken = taken(&config, &loaded);
-    let prepared = secondary::prepare(&config.transfers.secondaries, &config.transfers.keys, &taken);
+    let prepared = secondary::prepare(&config.transfers.secondaries, &taken);
     let (notices, heard) = sync_channel(secondary::NOTICES_MAX);
     let shared = Shared::new(&config, &loaded, &prepared, notices, events.updates())?;
     let published = Arc::new(ArcSwap::from_pointee(publication(&config, &loaded, &shared)));
@@ -95,7 +95,8 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
 
     if !prepared.is_empty() {
         let channel = (shared.notices.clone(), heard);
-        secondary::start(prepared, taken, events.publisher(), channel)
+        let keys = config.transfers.keys.clone();
+        secondary::start(prepared, (taken, keys), events.publisher(), channel)
             .context("starting threads for secondary zones")?;
     }
     let ready = ready_line(&config, &loaded, &devices, engines.len());
