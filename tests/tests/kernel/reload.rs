@@ -123,3 +123,36 @@ fn over_a_hundred_reloads_every_query_is_answered_from_one_version() {
     assert!(tally.versions.into_keys().eq(1..=100), "each version has answered");
     assert!(message::ask(server.v4, &message::query(1, VERSION_NAME, message::A), TURN_MAX).is_ok());
 }
+
+/// BIND and Knot warn, too: whoever has the version with this serial never asks for the other one.
+#[test]
+fn other_records_with_the_same_serial_are_served_with_a_warning() {
+    let zone = VersionedZone::new(1, 0);
+    let mut server = Serving::start(&zone.file(), &[]);
+    let text = std::fs::read_to_string(zone.file()).unwrap();
+    zone.set_text(&text.replace("192.0.2.1", "192.0.2.9"));
+    server.process.signal(Signal::HUP);
+    let said = "WARN  sidestep dns: zone example.com.: it has other records, and the same serial 1";
+    server.process.wait_for_line(said, TURN_MAX).unwrap();
+    assert_eq!(served_version(&server), ["version.example.com. 60 IN A 192.0.2.9"]);
+}
+
+#[test]
+fn zones_and_metrics_show_that_a_reload_was_bad() {
+    let zone = VersionedZone::new(1, 0);
+    let mut server = Serving::start(&zone.file(), &[]);
+    let control = server.directory.path().join("control.sock").display().to_string();
+    let zones =
+        || String::from_utf8(tests::command(&["dns", "zones", "--control", &control]).stdout).unwrap();
+    assert!(!zones().contains("not up to date"), "{}", zones());
+    zone.set_text("@ 60 SOA ns host 2 1 1 1 1\nversion 60 A nonsense\n");
+    server.process.signal(Signal::HUP);
+    server.process.wait_for_line("1 zone file with errors", TURN_MAX).unwrap();
+    assert!(zones().contains("not up to date: ") && zones().contains("nonsense"), "{}", zones());
+    assert_eq!(server.counter("zone_has_problem{zone=\"example.com.\"}"), 1);
+    zone.set(3, 0);
+    server.process.signal(Signal::HUP);
+    server.process.wait_for_line("0 zone files with errors", TURN_MAX).unwrap();
+    assert!(!zones().contains("not up to date"), "{}", zones());
+    assert_eq!(server.counter("zone_has_problem{zone=\"example.com.\"}"), 0);
+}

@@ -213,6 +213,24 @@ impl Config {
     }
 }
 
+impl Config {
+    /// What is allowed, and rarely meant.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let exposed = |path: &PathBuf| {
+            format!("{}: everybody on this host may read this secret: chmod o-r", path.display())
+        };
+        self.transfers.exposed.iter().map(exposed).collect()
+    }
+
+    /// The port of a server of this configuration, for who names its address alone.
+    pub(crate) fn port(&self) -> u16 {
+        match &self.device {
+            DeviceChoice::Kernel(addresses) => addresses.first().map_or(KERNEL_PORT, SocketAddr::port),
+            DeviceChoice::Interface(_, listens) => listens.first().map_or(DEVICE_PORT, |listen| listen.port),
+        }
+    }
+}
+
 fn read_file(path: Option<&Path>) -> anyhow::Result<(ConfigFile, PathBuf)> {
     let Some(path) = path else { return Ok((ConfigFile::default(), PathBuf::new())) };
     let text = std::fs::read_to_string(path).map_err(explain_denial);

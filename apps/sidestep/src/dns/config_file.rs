@@ -323,8 +323,7 @@ pub(crate) struct RateTable {
     /// `slip`, `refuse` or `drop`.
     pub(crate) beyond: Option<String>,
     pub(crate) slip: Option<u64>,
-    /// Networks without limits.
-    #[serde(default)]
-    pub(crate) exempt: Vec<String>,
+    /// Networks without limits, in place of this host.
+    pub(crate) exempt: Option<Vec<String>>,
     pub(crate) buckets: Option<u64>,
 }

@@ -77,7 +77,9 @@ impl Notifier {
             for pending in tell(announcements, &rounds, &|target| notifier.end(target)) {
                 let Target { origin, peer } = &pending.announcement.target;
                 match &pending.complaint {
-                    Some(complaint) => log::warn!("zone {origin}: {} answers NOTIFY: {complaint}", peer.address),
+                    Some(complaint) => {
+                        log::warn!("zone {origin}: {} answers NOTIFY: {complaint}", peer.address)
+                    }
                     None => log::warn!("zone {origin}: {} does not answer NOTIFY", peer.address),
                 }
                 notifier.end(&pending.announcement.target);
@@ -123,11 +125,7 @@ struct Pending {
 }
 
 /// Sends all announcements, again after each of `rounds`; returns those without an answer. The targets of the others go to `on_answer` at once.
-fn tell(
-    announcements: Vec<Announcement>,
-    rounds: &[Duration],
-    on_answer: &dyn Fn(&Target),
-) -> Vec<Pending> {
+fn tell(announcements: Vec<Announcement>, rounds: &[Duration], on_answer: &dyn Fn(&Target)) -> Vec<Pending> {
     let (v4, v6): (Vec<_>, Vec<_>) =
         announcements.into_iter().partition(|one| one.target.peer.address.is_ipv4());
     let mut silent = Vec::new();
@@ -223,8 +221,8 @@ impl Pending {
 #[cfg(test)]
 mod tests {
     use dns_message::serial_of;
-    use dns_transfer::{Algorithm, Keys};
     use dns_transfer::tsig::{RequestSignature, verify_request};
+    use dns_transfer::{Algorithm, Keys};
     use dns_zone::ZoneBuilder;
 
     use super::*;

@@ -19,7 +19,7 @@ use super::config_file::{ConfigFile, KeyTable, SecondaryTable, ZoneTable};
 use super::load::{self, Loaded};
 use super::notify::{Announcement, Target};
 use super::peer::{Peer, known_key, peers};
-use super::privileges::explain_denial;
+use super::privileges::{self, explain_denial};
 use super::secondary::Notice;
 use super::service::Shared;
 
@@ -30,6 +30,8 @@ const TLS_PORT: u16 = 853;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Transfers {
     pub(crate) keys: Keys,
+    /// Files with secrets that everybody may read.
+    pub(crate) exposed: Vec<PathBuf>,
     allow_transfer: AccessList,
     /// Who hears of changes of zones that name nobody of their own.
     notify: Vec<Peer>,
@@ -67,7 +69,7 @@ pub(crate) struct SecondarySpec {
     /// Whether it names other zones (RFC 9432), to be had from the same primaries.
     pub(crate) is_catalog: bool,
     /// The directory of those zones' files.
-    members: Option<PathBuf>,
+    pub(crate) members: Option<PathBuf>,
     /// The catalog that has brought it.
     pub(crate) membership: Option<Membership>,
 }
@@ -109,9 +111,13 @@ fn file_name(origin: &NameBuf) -> String {
 impl Transfers {
     /// Checks what the file says. Relative paths start at `directory`.
     pub(crate) fn resolve(file: &ConfigFile, directory: &Path) -> anyhow::Result<Transfers> {
-        let mut keys = Keys::default();
+        let (mut keys, mut exposed) = (Keys::default(), Vec::new());
         for table in &file.keys {
-            let key = read_key(table, directory).with_context(|| format!("key {:?}", table.name))?;
+            let key =
+                read_key(table, directory, &mut exposed).with_context(|| format!("key {:?}", table.name))?;
+            if keys.get(key.name()).is_some() {
+                bail!("key {:?}: there are two of this name: remove one of them", table.name);
+            }
             keys.insert(key);
         }
         let max = file.transfers_max.unwrap_or(100);
@@ -129,7 +135,16 @@ impl Transfers {
         if let Some(spec) = secondaries.iter().find(|spec| is_other(spec)) {
             bail!("catalog: {} is the name of a [[secondary]], too: give it another one", spec.origin);
         }
-        Ok(Transfers { keys, allow_transfer, notify, max, secondaries, catalog, zones: HashMap::new() })
+        Ok(Transfers {
+            keys,
+            exposed,
+            allow_transfer,
+            notify,
+            max,
+            secondaries,
+            catalog,
+            zones: HashMap::new(),
+        })
     }
 
     /// Adds what a zone has of its own.
@@ -230,7 +245,10 @@ pub(crate) fn service(config: &Config, loaded: &Loaded, shared: &Shared) -> Tran
     let on_notify = Box::new(move |zone, from| drop(notices.try_send(Notice::Notify(Box::new(zone), from))));
     let queue = shared.updates.clone();
     let on_update = Box::new(move |request, reply| queue.push(request, reply));
-    TransferService { policy: config.transfers.policy(loaded, shared), unix_time, on_notify, on_update }
+    let requests = Arc::clone(&shared.requests);
+    let on_special = Box::new(move |policy: &Policy, request: &_| requests.special(policy, request));
+    let policy = config.transfers.policy(loaded, shared);
+    TransferService { policy, unix_time, on_special, on_notify, on_update }
 }
 
 /// A number that nobody outside can guess.
@@ -246,7 +264,12 @@ pub(crate) fn unix_time() -> u64 {
 pub(crate) fn access_list(option: &'static str, texts: &[String], keys: &Keys) -> anyhow::Result<AccessList> {
     let who = |text: &str| {
         if let Some(prefix) = Prefix::from_text(text) {
-            return Ok(Who::Address(prefix));
+            return match prefix.without_rest() {
+                None => Ok(Who::Address(prefix)),
+                Some(without) => Err(anyhow!(
+                    "{option}: {text:?} has bits beyond its length: write \"{without}\", or the address alone"
+                )),
+            };
         }
         let name = parse_domain(option, text)?;
         match keys.get(name.as_name()) {
@@ -263,7 +286,8 @@ pub(crate) fn access_list(option: &'static str, texts: &[String], keys: &Keys) -
     allowed.collect::<anyhow::Result<_>>().map(AccessList)
 }
 
-fn read_key(table: &KeyTable, directory: &Path) -> anyhow::Result<Key> {
+/// `exposed` gets the file of its secret, if everybody may read it.
+fn read_key(table: &KeyTable, directory: &Path, exposed: &mut Vec<PathBuf>) -> anyhow::Result<Key> {
     let name = parse_domain("name", &table.name)?;
     let algorithm = table.algorithm.as_deref().unwrap_or("hmac-sha256");
     let algorithm = Algorithm::from_text(algorithm).ok_or_else(|| {
@@ -274,6 +298,7 @@ fn read_key(table: &KeyTable, directory: &Path) -> anyhow::Result<Key> {
         (None, Some(file)) => {
             let path: PathBuf = directory.join(file);
             let text = std::fs::read_to_string(&path).map_err(explain_denial);
+            exposed.extend(privileges::is_readable_by_all(&path).then(|| path.clone()));
             text.with_context(|| format!("reading {}", path.display()))?
         }
         _ => bail!("expected either secret or secret-file"),
@@ -373,6 +398,18 @@ mod tests {
     }
 
     #[test]
+    fn a_prefix_has_no_bits_beyond_its_length_and_a_key_is_there_once() {
+        let error = |text: &str| format!("{:#}", resolve(text).unwrap_err());
+        for (wrong, right) in
+            [("127.0.0.1/8", "127.0.0.0/8"), ("2001:db8::1/32", "2001:db8::/32"), ("1.2.3.4/0", "0.0.0.0/0")]
+        {
+            let said = error(&format!("allow-transfer = [\"{wrong}\"]\n"));
+            assert!(said.contains(&format!("write \"{right}\"")), "{said}");
+        }
+        assert!(error(&format!("{KEY}{}", KEY.replace("\"k\"", "\"K.\""))).contains("two of this name"));
+    }
+
+    #[test]
     fn a_key_that_is_wrong_is_named_and_its_secret_never() {
         let error = |text: &str| format!("{:#}", resolve(text).unwrap_err());
         let wrong = error("[[key]]\nname = \"k\"\nsecret = \"geheim!\"\n");
@@ -395,7 +432,7 @@ mod tests {
         let spec = &good.secondaries[0];
         let shown = |peers: &[Peer]| peers.iter().map(Peer::to_string).collect::<Vec<_>>();
         assert_eq!(shown(spec.notify.as_ref().unwrap()), ["[::2]:53"]);
-        assert_eq!(shown(&spec.primaries), ["192.0.2.1:53 key k.", "[::1]:5353 key k."]);
+        assert_eq!(shown(&spec.primaries), ["192.0.2.1:53 key K.", "[::1]:5353 key K."]);
         assert_eq!(spec.file.as_deref(), Some(Path::new("/nowhere/f")));
         let error = |rest: &str| format!("{:#}", resolve(&table(rest)).unwrap_err());
         assert!(error("primaries = []\n").starts_with("secondary \"example\": primaries: none is named"));

@@ -188,12 +188,7 @@ impl Primary<'_> {
 
     /// Sends a request, and gives the first message of the answer: by the connection that is left of an exchange before, else by a new one. The
     /// primary may have ended the old one meanwhile.
-    fn ask(
-        &self,
-        request: &[u8],
-        patience: Duration,
-        idle: &mut Idle,
-    ) -> io::Result<(Connection, Vec<u8>)> {
+    fn ask(&self, request: &[u8], patience: Duration, idle: &mut Idle) -> io::Result<(Connection, Vec<u8>)> {
         if let Some(mut connection) = idle.take(self) {
             match connection.ask(request, patience) {
                 Ok(message) => return Ok((connection, message)),
@@ -206,11 +201,13 @@ impl Primary<'_> {
         }
         let mut connection = self.connect()?;
         let message = connection.ask(request, patience).map_err(|error| match error.kind() {
-            ErrorKind::UnexpectedEof if self.tls.is_none() => io::Error::new(
+            ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset if self.tls.is_none() => io::Error::new(
                 error.kind(),
                 "it ends the connection without an answer; a port for TLS would need the option tls",
             ),
-            ErrorKind::UnexpectedEof => io::Error::new(error.kind(), "it ends the connection without an answer"),
+            ErrorKind::UnexpectedEof => {
+                io::Error::new(error.kind(), "it ends the connection without an answer")
+            }
             _ => error,
         })?;
         Ok((connection, message))
@@ -287,4 +284,3 @@ fn in_words(error: io::Error, what: &str, patience: Duration) -> io::Error {
 fn verify(verifier: Option<&mut Verifier>, message: &mut Vec<u8>) -> Result<(), VerifyError> {
     verifier.map_or(Ok(()), |verifier| verifier.verify(message, unix_time()))
 }
-

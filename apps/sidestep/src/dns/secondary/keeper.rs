@@ -204,7 +204,9 @@ impl Keeper {
         }
         if let Some(new) = new {
             zone.held = Some(new.clone());
-            zone.is_expired = false;
+            if std::mem::take(&mut zone.is_expired) {
+                log::info!("zone {} is served again after it had expired", zone.spec.origin);
+            }
             (self.publish)(Change::Version(new));
             self.follow_catalog(number, now);
         }

@@ -11,7 +11,7 @@ mod keeper;
 mod queue;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::thread;
@@ -22,8 +22,8 @@ use dns_auth::compile::{compile, compile_changed};
 use dns_auth::{ServedZone, Unavailable};
 use dns_message::is_older;
 use dns_transfer::{Difference, IncomingError, Keys, Received, catalog};
-use dns_wire::NameBuf;
-use dns_zone::Changed;
+use dns_wire::{Name, NameBuf};
+use dns_zone::{Changed, Zone};
 
 use self::exchange::{ExchangeError, Idle, Primary};
 use self::keeper::Keeper;
@@ -227,6 +227,15 @@ fn next_version(held: Option<&Version>, changed: Changed, differences: &[Arc<Dif
     match held {
         Some(held) => held.next(compile_changed(&held.served, changed), differences),
         None => Version::first(compile(changed.zone)),
+    }
+}
+
+/// The whole zone that a server has, if it gives it to whoever asks.
+pub(crate) fn fetch(address: SocketAddr, origin: Name<'_>) -> Option<Zone> {
+    let primary = Primary { address, origin, key: None, tls: None };
+    match primary.transfer(None, None, &mut Idle::default()) {
+        Ok(Received::New(changed, _)) => Some(changed.zone),
+        _ => None,
     }
 }
 
