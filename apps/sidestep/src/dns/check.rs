@@ -32,6 +32,10 @@ pub(crate) fn check(options: &options::Check) -> anyhow::Result<ExitCode> {
     let server = options.server.as_deref().map(|text| parse_listen(text, config.port())).transpose()?;
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut report = Report { now: since_1970.as_secs() as u32, ..Report::default() };
+    // The server reads them before it becomes another user.
+    if let Some(Err(error)) = config.encrypted.as_ref().map(dns_front::Options::check_certificate) {
+        report.error("encrypted", error);
+    }
     report.become_reader(&config)?;
     if let Err(error) = LoadedLines::load(&config.lines, None) {
         report.error("line", format!("{error:#}"));
@@ -131,9 +135,6 @@ impl Report {
 
     /// Files besides those of zones, which have to be there or to be written.
     fn check_places(&mut self, config: &Config) {
-        if let Some(Err(error)) = config.encrypted.as_ref().map(dns_front::Options::check_certificate) {
-            self.error("encrypted", error);
-        }
         if let Some(file) = config.query_log.as_ref().and_then(QueryLogSpec::file) {
             self.check_directory_of("query-log", file);
         }

@@ -66,10 +66,12 @@ pub(crate) struct States {
 }
 
 impl States {
-    /// Why a zone from a file is not what the configuration, its files and its keys say.
+    /// Why a zone from a file is not what the configuration, its files and its keys say, in one line: the log has the others.
     pub(crate) fn problem(&self, origin: &NameBuf) -> Option<String> {
         let own = self.problems.get(origin).or_else(|| self.not_renewed.get(origin)).cloned();
-        own.or_else(|| Some(format!("the last reload failed: {}", self.bad_reload.as_ref()?)))
+        let problem =
+            own.or_else(|| Some(format!("the last reload failed: {}", self.bad_reload.as_ref()?)))?;
+        problem.lines().next().map(str::to_owned)
     }
 }
 

@@ -146,6 +146,9 @@ impl Reloads<'_> {
         if replacement.zone_count() == 0 && self.loaded.zone_count() > 0 {
             self.fail("no zone would be left to serve");
         } else {
+            if self.ordered.is_none() {
+                self.states.with(|states| states.bad_reload = None);
+            }
             self.publish(config, replacement);
         }
         if let Some(order) = self.ordered.take() {
@@ -289,7 +292,7 @@ impl Reloads<'_> {
         self.states.with(|states| {
             (states.lines, states.pools) = (lines, pools);
             states.catalog = self.current.transfers.catalog.as_ref().map(|spec| spec.origin.clone());
-            (states.problems, states.bad_reload) = (self.loaded.problems(), None);
+            states.problems = self.loaded.problems();
         });
     }
 
