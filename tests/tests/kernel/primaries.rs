@@ -103,3 +103,26 @@ fn a_port_for_tls_says_which_option_it_needs() {
     let mut theirs = secondary(&[("good.test".to_owned(), vec![address.parse().unwrap()])]);
     theirs.process.wait_for_line("a port for TLS would need the option tls", PATIENCE).unwrap();
 }
+
+#[test]
+fn a_restart_does_not_forget_when_a_zone_came() {
+    let ours = primary();
+    let directory = Directory::new().unwrap();
+    let text =
+        format!("[[secondary]]\nzone = \"good.test\"\nprimaries = [\"{}\"]\nfile = \"good.zone\"\n", ours.v4);
+    let config = directory.write("dns.toml", &text).unwrap().display().to_string();
+    let mut theirs = Serving::start_in(directory, &["--config", &config], &[]);
+    theirs.process.wait_for_line("zone good.test.: serial 1", PATIENCE).unwrap();
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while !theirs.directory.path().join("good.zone").exists() {
+        assert!(std::time::Instant::now() < deadline, "{}", theirs.process.output());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(ours);
+    theirs.process.signal(Signal::TERM);
+    theirs.process.wait(PATIENCE).unwrap();
+    let again = Serving::start_in(theirs.directory, &["--config", &config], &[]);
+    let control = again.directory.path().join("control.sock").display().to_string();
+    let text = String::from_utf8(tests::command(&["dns", "zones", "--control", &control]).stdout).unwrap();
+    assert!(text.contains("transferred 20"), "{text}");
+}

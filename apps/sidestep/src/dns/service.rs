@@ -75,6 +75,8 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     let devices = Devices::open(&config, bound, &handles, tcp.as_ref().map(|tcp| &tcp.handle))?;
     config.warnings().iter().for_each(|warning| log::warn!("{warning}"));
     let (states, health) = (SharedStates::default(), Health::default());
+    let confirmed = prepared.iter().filter_map(Prepared::confirmed_at);
+    states.with(|states| states.transfers.extend(confirmed));
     let of_engines = engines.iter().flat_map(|engine| &engine.counters);
     let of_tcp = tcp.iter().map(|tcp| &tcp.counters);
     let sources = stats::Sources {

@@ -106,7 +106,7 @@ pub struct ZoneVersion {
     /// Whether it takes no updates until it is thawed.
     #[serde(default)]
     pub is_frozen: bool,
-    /// When it came from a primary since the server started, in seconds since 1970.
+    /// When it came from a primary, or, since a restart, when a primary has confirmed it last: in seconds since 1970.
     #[serde(default)]
     pub last_transfer: Option<u64>,
     /// Of its addresses that are checked.

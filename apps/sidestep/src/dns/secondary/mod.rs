@@ -31,7 +31,7 @@ use self::queue::{PLACES, Queue};
 use super::config::ZoneSpec;
 use super::peer::Peer;
 use super::store;
-use super::transfers::SecondarySpec;
+use super::transfers::{SecondarySpec, unix_time};
 use super::version::Version;
 
 /// What becomes of the zones that are served.
@@ -76,6 +76,15 @@ pub(crate) struct Prepared {
     pub(crate) version: Version,
     /// How old the file is.
     age: Duration,
+}
+
+impl Prepared {
+    /// When a primary has confirmed what its file has, in seconds since 1970; `None` if that has nothing.
+    pub(crate) fn confirmed_at(&self) -> Option<(NameBuf, u64)> {
+        let age = self.age.as_nanos() / 1_000_000_000;
+        let held = self.version.tree()?;
+        Some((NameBuf::from(held.origin()), unix_time().saturating_sub(age)))
+    }
 }
 
 /// Reads the files of all secondary zones, and of the zones of their catalogs. One that cannot be read is transferred. Zones whose names are
