@@ -12,7 +12,8 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::version::{TLS12, TLS13};
 use rustls::{
-    ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme, SupportedProtocolVersion,
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+    SupportedProtocolVersion,
 };
 
 use crate::AskError;
@@ -132,6 +133,19 @@ struct Verifier {
     provider: Arc<CryptoProvider>,
 }
 
+/// A certificate that has signed itself, as OpenSSL makes it by default, may sign others as well: that is what the verifier objects to. For people
+/// it is one that nobody vouches for, as others that sign themselves.
+fn as_people_say(error: Error) -> Error {
+    match &error {
+        Error::InvalidCertificate(CertificateError::Other(other))
+            if format!("{other:?}").contains("CaUsedAsEndEntity") =>
+        {
+            Error::InvalidCertificate(CertificateError::UnknownIssuer)
+        }
+        _ => error,
+    }
+}
+
 impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
@@ -148,7 +162,8 @@ impl ServerCertVerifier for Verifier {
                 verify_server_name(&parsed, name).map(|()| ServerCertVerified::assertion())
             }
             Accepted::SignedBy(signers) | Accepted::Listed(_, signers) => {
-                signers.verify_server_cert(certificate, between, name, ocsp, now)
+                let verified = signers.verify_server_cert(certificate, between, name, ocsp, now);
+                verified.map_err(as_people_say)
             }
         }
     }

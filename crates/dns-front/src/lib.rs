@@ -142,6 +142,16 @@ impl Questions {
     }
 }
 
+impl Options {
+    /// Whether the certificate and its key can be used.
+    ///
+    /// # Errors
+    /// What [`Front::open`] would say.
+    pub fn check_certificate(&self) -> Result<(), FrontError> {
+        Certificate::read(&self.certificate, &self.key).map(drop)
+    }
+}
+
 impl Front {
     /// Reads the certificate and opens the sockets, for which privileges may be needed. Nothing runs yet. Questions will come by the
     /// receiver; `wake` is called for each, on another thread.

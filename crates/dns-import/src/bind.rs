@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::{endpoint, everybody, with_port};
+use crate::config::{Peer, endpoint, everybody, not_here, with_port};
 use crate::{Config, Files, ImportError, Key, Place, Secondary, Zone, join};
 
 /// One statement.
@@ -114,7 +114,7 @@ impl Import<'_> {
                     format!("{}: Sidestep has tools of its own for that", statement.word(0)),
                 );
             }
-            other => self.note(statement, format!("{other}: no counterpart")),
+            other => self.note(statement, not_here(other)),
         }
     }
 
@@ -130,6 +130,10 @@ impl Import<'_> {
                     self.note(option, "server-id hostname: write the name in answers.nsid");
                 }
                 "server-id" => self.config.nsid = Some(absent_if_none(option.word(1))),
+                // It does not resolve, as here.
+                "recursion" if option.word(1) == "no" => {}
+                "allow-recursion" | "allow-query-cache" if is_only(option, "none") => {}
+                "allow-query" if is_only(option, "any") => {}
                 "recursion" | "allow-recursion" | "forwarders" | "allow-query-cache" => {
                     let what = "resolving is another program's work: sidestep dns resolve";
                     self.note(option, format!("{}: {what}", option.word(0)));
@@ -139,7 +143,7 @@ impl Import<'_> {
                 | "statistics-file"
                 | "managed-keys-directory"
                 | "session-keyfile" => {}
-                other => self.note(option, format!("{other}: no counterpart")),
+                other => self.note(option, not_here(other)),
             }
         }
     }
@@ -206,7 +210,8 @@ impl Import<'_> {
                 "allow-update" => taken.allow_update = self.access(option),
                 "auto-dnssec" => taken.dnssec = option.word(1) == "maintain",
                 "key-directory" => taken.keys = Some(self.path(option.word(1))),
-                other => self.note(option, format!("zone {:?}: {other}: no counterpart", taken.origin)),
+                "allow-query" if is_only(option, "any") => {}
+                other => self.note(option, format!("zone {:?}: {}", taken.origin, not_here(other))),
             }
         }
         if let Some(policy) = zone.one(&["dnssec-policy"]).cloned().or_else(|| self.policy.clone()) {
@@ -240,11 +245,12 @@ impl Import<'_> {
                 "type" | "also-notify" | "notify" | "allow-notify" => {}
                 "file" => taken.file = Some(self.path(option.word(1))),
                 "masters" | "primaries" => {
-                    let (primaries, key) = self.remotes(option);
-                    (taken.primaries, taken.key) = (primaries, key);
+                    let primaries = self.remotes(option);
+                    taken.take_primaries(&primaries);
                 }
                 "allow-transfer" => taken.allow_transfer = Some(self.access(option)),
-                other => self.note(option, format!("zone {:?}: {other}: no counterpart", taken.origin)),
+                "allow-query" if is_only(option, "any") => {}
+                other => self.note(option, format!("zone {:?}: {}", taken.origin, not_here(other))),
             }
         }
         self.config.secondaries.push(taken);
@@ -264,41 +270,29 @@ impl Import<'_> {
             }
         }
         let option = zone.one(&["also-notify"]).cloned().or_else(|| self.notifies.clone());
-        option.map(|option| self.remotes(&option).0).unwrap_or_default()
+        option.iter().flat_map(|option| self.remotes(option)).map(|peer| peer.to_text()).collect()
     }
 
-    /// Servers with their ports, and the key to ask them with.
-    fn remotes(&mut self, option: &Statement) -> (Vec<String>, Option<String>) {
-        let (mut addresses, mut keys) = (Vec::new(), Vec::new());
-        self.gather_remotes(option, &mut addresses, &mut keys, 0);
-        keys.dedup();
-        if keys.len() > 1 {
-            self.note(
-                option,
-                format!("{}: a key for each server: only the first one is used", option.word(0)),
-            );
-        }
-        (addresses, keys.into_iter().next())
+    /// Servers with their ports and keys.
+    fn remotes(&mut self, option: &Statement) -> Vec<Peer> {
+        let mut peers = Vec::new();
+        self.gather_remotes(option, None, &mut peers, 0);
+        peers
     }
 
-    fn gather_remotes(
-        &mut self,
-        option: &Statement,
-        addresses: &mut Vec<String>,
-        keys: &mut Vec<String>,
-        depth: usize,
-    ) {
+    /// A list that stands in another one with a key has that key for those that have none.
+    fn gather_remotes(&mut self, option: &Statement, key: Option<&str>, peers: &mut Vec<Peer>, depth: usize) {
         let common = option.value_of("port").map(str::to_owned);
         for server in &option.block {
             if is_address(server.word(0)) {
                 let port = server.value_of("port").or(common.as_deref());
-                addresses.push(with_port(server.word(0), port));
-                keys.extend(server.value_of("key").map(str::to_owned));
+                let key = server.value_of("key").or(key).map(str::to_owned);
+                peers.push(Peer { address: with_port(server.word(0), port), key });
                 if server.value_of("tls").is_some() {
                     self.note(server, "a server that is asked by TLS: see tls and tls-ca of [[secondary]]");
                 }
             } else if let Some(list) = self.remotes.get(server.word(0)).copied().filter(|_| depth < 16) {
-                self.gather_remotes(list, addresses, keys, depth + 1);
+                self.gather_remotes(list, server.value_of("key").or(key), peers, depth + 1);
             } else {
                 self.note(server, format!("no list of servers is called {:?}", server.word(0)));
             }
@@ -351,6 +345,11 @@ impl Import<'_> {
     fn note(&mut self, statement: &Statement, what: impl Into<String>) {
         self.config.note(&statement.place, what);
     }
+}
+
+/// Whether an access list says this alone.
+fn is_only(option: &Statement, word: &str) -> bool {
+    matches!(&option.block[..], [only] if only.word(0) == word && only.words.len() == 1)
 }
 
 /// An address or a prefix.

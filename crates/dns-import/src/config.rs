@@ -61,9 +61,9 @@ pub struct Zone {
 pub struct Secondary {
     /// Its name.
     pub origin: String,
-    /// Its primaries, with or without ports.
+    /// Its primaries, with or without ports and keys.
     pub primaries: Vec<String>,
-    /// The name of the key that signs what they are asked.
+    /// The name of the key that signs what those are asked that have none of their own.
     pub key: Option<String>,
     /// Where it is kept.
     pub file: Option<String>,
@@ -121,7 +121,8 @@ impl Config {
             list(&mut text, "allow-update", &zone.allow_update);
             list(&mut text, "notify", &zone.notify);
             if zone.dnssec {
-                text.push_str("dnssec = true\n");
+                // A key that is made would not be the one that the parent has a DS record of.
+                text.push_str("dnssec = true\nnew-keys = false\n");
                 string(&mut text, "keys", zone.keys.as_deref());
             }
         }
@@ -195,6 +196,54 @@ pub(crate) fn with_port(address: &str, port: Option<&str>) -> String {
         None => address.to_owned(),
         Some(port) => endpoint(address, Some(port)),
     }
+}
+
+/// Another server: its address, and the name of the key that it shares with this one.
+pub(crate) struct Peer {
+    pub(crate) address: String,
+    pub(crate) key: Option<String>,
+}
+
+impl Peer {
+    /// As `primaries` and `notify` have it.
+    pub(crate) fn to_text(&self) -> String {
+        match &self.key {
+            Some(key) => format!("{} key {key}", self.address),
+            None => self.address.clone(),
+        }
+    }
+}
+
+impl Secondary {
+    /// Takes primaries. A key that all of them have is that of the zone.
+    pub(crate) fn take_primaries(&mut self, peers: &[Peer]) {
+        let common = peers.first().and_then(|first| first.key.as_ref());
+        let is_common = peers.iter().all(|peer| peer.key.as_ref() == common);
+        self.key = common.filter(|_| is_common).cloned();
+        let text = |peer: &Peer| if is_common { peer.address.clone() } else { peer.to_text() };
+        self.primaries = peers.iter().map(text).collect();
+    }
+}
+
+/// What becomes of an option that does not come along: where the same is done here, or that it is not.
+pub(crate) fn not_here(name: &str) -> String {
+    let elsewhere = match name {
+        "rate-limit" | "mod-rrl" => "[rate], in other units (docs/dns/defence.md)",
+        name if name.starts_with("rrl-") => "[rate], in other units (docs/dns/defence.md)",
+        "mod-cookies" | "require-server-cookie" | "cookie-secret" | "answer-cookie" => {
+            "[cookies] (docs/dns/defence.md)"
+        }
+        "tls" | "http" | "listen-tls" | "listen-quic" | "tls-port" | "tls-service-key"
+        | "tls-service-pem" => "[encrypted] (docs/dns/encrypted.md)",
+        "mod-geoip" => "lines (docs/dns/lines.md)",
+        "mod-dnstap" | "dnstap" | "dnstap-output" | "querylog" => "query-log (docs/dns/watching.md)",
+        "update-policy" => "allow-update, for the whole zone (docs/dns/updates.md)",
+        "allow-query" | "allow-query-on" | "mod-queryacl" => {
+            "everybody may ask for every zone here: keep a zone that is not public on a server, or behind a filter, of its own"
+        }
+        _ => return format!("{name}: no counterpart"),
+    };
+    format!("{name}: {elsewhere}")
 }
 
 /// An address with its port, as `listen` has it: without one, the port there depends on the device.

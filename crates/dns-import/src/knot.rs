@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::{endpoint, split_port, with_port};
+use crate::config::{Peer, endpoint, not_here, split_port, with_port};
 use crate::{Config, Files, ImportError, Key, Place, Secondary, Zone, directory_of, join};
 
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ impl Import<'_> {
             "zone" => self.take_zone(item),
             "remote" | "acl" | "template" => {} // Looked at by what refers to them.
             "log" | "control" | "statistics" | "database" => {}
-            other => self.config.note(&item.place, format!("{other}: no counterpart")),
+            other => self.config.note(&item.place, not_here(other)),
         }
     }
 
@@ -88,7 +88,7 @@ impl Import<'_> {
             "version" => self.config.version = Some(field.value().to_owned()),
             "nsid" => self.config.nsid = Some(field.value().to_owned()),
             "rundir" | "user" | "pidfile" => {}
-            other => self.config.note(&field.place, format!("{other}: no counterpart")),
+            other => self.config.note(&field.place, not_here(other)),
         }
     }
 
@@ -105,18 +105,26 @@ impl Import<'_> {
                 "domain" | "storage" | "file" | "template" => {}
                 "master" => {
                     is_secondary = true;
-                    self.take_primaries(field, &mut secondary);
+                    let primaries = self.peers(field);
+                    secondary.take_primaries(&primaries);
                 }
-                "notify" => zone.notify.extend(self.addresses(field)),
+                "notify" => zone.notify.extend(self.peers(field).iter().map(Peer::to_text)),
                 "acl" => self.take_lists(field, &mut transfers, &mut zone.allow_update),
                 "dnssec-signing" => zone.dnssec = is_on(field.value()),
+                // What modules do has its own names.
+                "module" | "global-module" => field.values.iter().for_each(|module| {
+                    let name = module.split('/').next().unwrap_or_default();
+                    self.config.note(&field.place, format!("zone {origin:?}: {}", not_here(name)));
+                }),
                 "dnssec-policy" => {
                     let what =
                         "a zone is signed with the keys that are there, or with one of ECDSAP256SHA256";
                     self.config.note(&field.place, format!("dnssec-policy {:?}: {what}", field.value()));
                 }
                 "catalog-role" if field.value() == "interpret" => secondary.is_catalog = true,
-                other => self.config.note(&field.place, format!("zone {origin:?}: {other}: no counterpart")),
+                other => {
+                    self.config.note(&field.place, format!("zone {origin:?}: {}", not_here(other)));
+                }
             }
         }
         if name.contains('%') {
@@ -131,6 +139,10 @@ impl Import<'_> {
             }
             self.config.secondaries.push(rest);
         } else {
+            if zone.dnssec {
+                let what = "its keys are in Knot's database: bring them first (docs/dns/moving.md), as the server makes none for it";
+                self.config.note(&item.place, format!("zone {origin:?}: dnssec-signing: {what}"));
+            }
             self.config.zones.push(Zone { origin, file, allow_transfer: transfers, ..zone });
         }
     }
@@ -151,27 +163,20 @@ impl Import<'_> {
         inherited.chain(&item.fields).cloned().collect()
     }
 
-    fn take_primaries(&mut self, field: &Field, zone: &mut Secondary) {
-        zone.primaries = self.addresses(field);
-        let keys = field.values.iter().filter_map(|id| Some(self.remotes.get(id)?.value("key")));
-        let mut keys: Vec<String> = keys.filter(|key| !key.is_empty()).map(str::to_owned).collect();
-        keys.dedup();
-        if keys.len() > 1 {
-            self.config.note(&field.place, "a key for each primary: only the first one is used");
-        }
-        zone.key = keys.into_iter().next();
-    }
-
-    /// The addresses of the remotes that a field names.
-    fn addresses(&mut self, field: &Field) -> Vec<String> {
-        let mut addresses = Vec::new();
+    /// The remotes that a field names, with a key each if they have one.
+    fn peers(&mut self, field: &Field) -> Vec<Peer> {
+        let mut peers = Vec::new();
         for id in &field.values {
             match self.remotes.get(id) {
-                Some(remote) => addresses.extend(remote.values("address").iter().map(|value| address(value))),
+                Some(remote) => {
+                    let key = Some(remote.value("key")).filter(|key| !key.is_empty());
+                    let peer = |value: &String| Peer { address: address(value), key: key.map(str::to_owned) };
+                    peers.extend(remote.values("address").iter().map(peer));
+                }
                 None => self.config.note(&field.place, format!("no remote is called {id:?}")),
             }
         }
-        addresses
+        peers
     }
 
     /// Access lists: who has to come from an address and sign with a key there has to sign here, from wherever. The first match counts there, and

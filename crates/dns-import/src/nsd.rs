@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::{endpoint, split_port, with_port};
+use crate::config::{Peer, endpoint, not_here, split_port, with_port};
 use crate::{Config, Files, ImportError, Key, Place, Secondary, Zone, directory_of, join};
 
 /// One option with its values.
@@ -81,7 +81,7 @@ impl Import<'_> {
             "remote-control" => {
                 self.config.note(&clause.place, "remote-control: sidestep dns zone, sidestep dns zones");
             }
-            other => self.config.note(&clause.place, format!("{other}: no counterpart")),
+            other => self.config.note(&clause.place, not_here(other)),
         }
     }
 
@@ -96,7 +96,7 @@ impl Import<'_> {
             "hide-version" if option.value(0) == "yes" => self.config.version = Some(String::new()),
             "hide-version" | "hide-identity" => {}
             "nsid" => self.take_nsid(option),
-            other => self.config.note(&option.place, format!("{other}: no counterpart")),
+            other => self.config.note(&option.place, not_here(other)),
         }
     }
 
@@ -112,7 +112,7 @@ impl Import<'_> {
         self.gather(clause, &mut options, 0);
         let origin = clause.value("name").to_owned();
         let (mut zone, mut secondary) = (Zone::default(), Secondary::default());
-        let (mut is_secondary, mut transfers) = (false, None);
+        let (mut primaries, mut transfers) = (Vec::new(), None);
         // Whom an exclusion is about may have a key, or be in a prefix that is allowed: nobody comes along then.
         let excluded =
             options.iter().find(|option| option.name == "provide-xfr" && option.value(1) == "BLOCKED");
@@ -125,27 +125,28 @@ impl Import<'_> {
                 "name" | "include-pattern" | "allow-notify" => {}
                 "zonefile" => zone.file = self.zone_file(option, &origin),
                 "request-xfr" => {
-                    is_secondary = true;
-                    self.take_primary(option, &mut secondary);
+                    let primary = self.primary(option);
+                    primaries.push(primary);
                 }
                 "provide-xfr" if excluded.is_some() => transfers = Some(Vec::new()),
                 "provide-xfr" => transfers.get_or_insert_with(Vec::new).extend(self.allowed(option)),
                 "notify" => {
-                    let (address, port) = split_port(option.value(0));
-                    zone.notify.push(with_port(address, port));
-                    if option.value(1) != "NOKEY" {
-                        let what = "notices with a key: ours are not signed";
-                        self.config.note(&option.place, what);
-                    }
+                    zone.notify.push(peer(option, 0).to_text());
                 }
-                other => self.config.note(&option.place, format!("zone {origin:?}: {other}: no counterpart")),
+                other => {
+                    self.config.note(&option.place, format!("zone {origin:?}: {}", not_here(other)));
+                }
             }
         }
-        if is_secondary {
+        if !primaries.is_empty() {
+            secondary.take_primaries(&primaries);
             let file = Some(zone.file).filter(|file| !file.is_empty());
             let rest =
                 Secondary { origin, file, allow_transfer: transfers, notify: zone.notify, ..secondary };
             self.config.secondaries.push(rest);
+        } else if zone.file.is_empty() {
+            let what = "it has neither zonefile nor request-xfr, so it does not come along";
+            self.config.note(&clause.place, format!("zone {origin:?}: {what}"));
         } else {
             self.config.zones.push(Zone { origin, allow_transfer: transfers, ..zone });
         }
@@ -180,18 +181,13 @@ impl Import<'_> {
     }
 
     /// `request-xfr: [AXFR|UDP] ADDRESS[@PORT] KEY|NOKEY [TLS-AUTH]`.
-    fn take_primary(&mut self, option: &Setting, zone: &mut Secondary) {
+    fn primary(&mut self, option: &Setting) -> Peer {
         let skipped = usize::from(matches!(option.value(0), "AXFR" | "UDP"));
-        let (address, port) = split_port(option.value(skipped));
-        zone.primaries.push(with_port(address, port));
-        let key = option.value(skipped + 1);
-        if key != "NOKEY" && zone.key.replace(key.to_owned()).is_some_and(|other| other != key) {
-            self.config.note(&option.place, "a key for each primary: only the last one is used");
-        }
         if !option.value(skipped + 2).is_empty() {
             let what = "a primary that is asked by TLS: see tls and tls-ca of [[secondary]]";
             self.config.note(&option.place, what);
         }
+        peer(option, skipped)
     }
 
     /// `provide-xfr: ADDRESSES KEY|NOKEY`: with a key, the key counts here, wherever it is used.
@@ -206,6 +202,13 @@ impl Import<'_> {
             key => Some(key.to_owned()),
         }
     }
+}
+
+/// `ADDRESS[@PORT] KEY|NOKEY`, from a value on.
+fn peer(option: &Setting, from: usize) -> Peer {
+    let (address, port) = split_port(option.value(from));
+    let key = Some(option.value(from + 1)).filter(|key| !key.is_empty() && *key != "NOKEY");
+    Peer { address: with_port(address, port), key: key.map(str::to_owned) }
 }
 
 fn read(path: &str, files: &mut Files<'_>, clauses: &mut Vec<Clause>) -> Result<(), ImportError> {

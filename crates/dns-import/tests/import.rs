@@ -199,7 +199,7 @@ fn what_has_no_counterpart_is_said_with_its_place() {
         (1, "max-cache-size: no counterpart"),
         (2, "view \"inside\""),
         (3, "zone \".\" is of a resolver"),
-        (4, "update-policy: no counterpart"),
+        (4, "update-policy: allow-update, for the whole zone"),
         (1, "lets everybody transfer"),
         (4, "notifies the servers of a zone's NS records"),
     ] {
@@ -222,6 +222,54 @@ fn what_has_no_counterpart_is_said_with_its_place() {
     assert_eq!(notes(&knot).len(), 3, "{:?}", notes(&knot));
     let comments = bind.to_toml();
     assert!(comments.starts_with("# Not carried over: /etc/main.conf, line 1: "), "{comments}");
+}
+
+#[test]
+fn each_server_keeps_the_key_that_it_is_asked_with_and_told_with() {
+    let bind = "primaries both { 192.0.2.1 key one; 192.0.2.2 port 54; };\n\
+                zone \"a\" { type secondary; primaries { both key two; }; also-notify { 192.0.2.3 key one; }; };\n\
+                zone \"b\" { type secondary; primaries { 192.0.2.1; 192.0.2.2 key one; }; };\n";
+    let nsd = "zone:\n  name: a\n  request-xfr: 192.0.2.1 one\n  request-xfr: 192.0.2.2@54 two\n  notify: 192.0.2.3 one\n\
+               zone:\n  name: b\n  request-xfr: 192.0.2.1 NOKEY\n  request-xfr: 192.0.2.2 one\n";
+    let knot = "remote:\n  - id: 1\n    address: 192.0.2.1\n    key: one\n  - id: 2\n    address: 192.0.2.2@54\n    key: two\n\
+                \x20 - id: 3\n    address: 192.0.2.3\n    key: one\n  - id: 4\n    address: 192.0.2.1\n\
+                \x20 - id: 5\n    address: 192.0.2.2\n    key: one\n\
+                zone:\n  - domain: a\n    master: [1, 2]\n    notify: 3\n  - domain: b\n    master: [4, 5]\n";
+    for (server, text) in [(Server::Bind, bind), (Server::Nsd, nsd), (Server::Knot, knot)] {
+        let zones = read(server, text).secondaries;
+        assert_eq!(zones[0].primaries, ["192.0.2.1 key one", "192.0.2.2:54 key two"], "{server:?}");
+        assert_eq!((&zones[0].key, &zones[0].notify[..]), (&None, &["192.0.2.3 key one".to_owned()][..]));
+        assert_eq!(zones[1].primaries, ["192.0.2.1", "192.0.2.2 key one"], "{server:?}");
+    }
+}
+
+#[test]
+fn notes_say_what_is_done_here_by_other_means_and_nothing_of_what_is_the_same() {
+    let said = |server, text: &str, what: &str| {
+        let config = read(server, text);
+        assert!(notes(&config).iter().any(|note| note.contains(what)), "{what}: {:#?}", notes(&config));
+    };
+    let zone = "zone \"a\" { type primary; file \"a\"; notify no; allow-query { 10.0.0.0/8; }; };";
+    said(Server::Bind, "options { rate-limit { responses-per-second 5; }; };", "rate-limit: [rate]");
+    said(Server::Bind, zone, "everybody may ask for every zone here");
+    said(Server::Nsd, "server:\n  rrl-ratelimit: 5\n", "rrl-ratelimit: [rate]");
+    said(Server::Nsd, "zone:\n  name: a\n", "zone \"a\": it has neither zonefile nor request-xfr");
+    said(Server::Knot, "mod-rrl:\n  - id: default\n", "mod-rrl: [rate]");
+    let same = "options { recursion no; allow-query { any; }; allow-transfer { none; }; };";
+    assert_eq!(notes(&read(Server::Bind, same)), [] as [&str; 0]);
+    let nsd = read(Server::Nsd, "zone:\n  name: a\n");
+    assert_eq!(nsd.zones, [], "a zone without a file is none");
+}
+
+#[test]
+fn a_zone_that_was_signed_elsewhere_gets_no_new_key() {
+    let knot = read(Server::Knot, "zone:\n  - domain: a\n    dnssec-signing: on\n");
+    assert!(knot.to_toml().ends_with("dnssec = true\nnew-keys = false\n"), "{}", knot.to_toml());
+    assert!(
+        notes(&knot)[0].contains("its keys are in Knot's database: bring them first"),
+        "{:?}",
+        notes(&knot)
+    );
 }
 
 /// The first match counts in BIND: whoever stands behind an exclusion may be excluded.

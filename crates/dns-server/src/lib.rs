@@ -16,7 +16,7 @@ mod tcp;
 pub use guard::GuardOptions;
 pub use late::LateReply;
 pub use responder::{Answer, Asker, DnsResponder, Published};
-pub use special::TransferService;
+pub use special::{OnSpecial, SpecialRequest, TransferService, Wanted};
 pub use tcp::{
     Admission, DnsOverTcp, Permit, QueryStream, StreamResponder, TcpCounters, TcpLimits, Unanswerable,
 };

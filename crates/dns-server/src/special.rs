@@ -3,12 +3,17 @@
 use std::net::IpAddr;
 
 use dns_auth::{Counters, Outcome, Responder, Transport};
+use dns_message::{Message, NOTIFY, UPDATE};
 use dns_transfer::tsig::Signer;
 use dns_transfer::{Client, Handled, Policy, UpdateRequest, handle};
-use dns_wire::{NameBuf, Query, Rcode};
+use dns_wire::header::flag;
+use dns_wire::{NameBuf, Query, Rcode, ReceivedRcode, Rtype};
 
 use crate::late::LateReply;
 use crate::{Answer, Published};
+
+/// Hears of a request, and by which policy it was answered.
+pub type OnSpecial = Box<dyn Fn(&Policy, &SpecialRequest) + Send + Sync>;
 
 /// Who may transfer zones, what time it is, and who wants to hear of notices.
 pub struct TransferService {
@@ -16,6 +21,8 @@ pub struct TransferService {
     pub policy: Policy,
     /// Seconds since 1970: signatures have the time in them.
     pub unix_time: fn() -> u64,
+    /// Hears what became of transfers, notices and updates that are refused: for a log. It must not wait.
+    pub on_special: OnSpecial,
     /// Gets each zone for which a primary has sent a NOTIFY. It must not wait.
     pub on_notify: Box<dyn Fn(NameBuf, IpAddr) + Send + Sync>,
     /// Gets each update that is to be carried out, and the way back for its answer. It must not wait.
@@ -28,9 +35,49 @@ impl Default for TransferService {
         TransferService {
             policy: Policy::default(),
             unix_time: || 0,
+            on_special: Box::new(|_, _| {}),
             on_notify: Box::new(|_, _| {}),
             on_update: Box::new(|_, _| {}),
         }
+    }
+}
+
+/// What somebody wanted besides an answer, and what became of it.
+#[derive(Clone, Debug)]
+pub struct SpecialRequest {
+    /// The zone that it names.
+    pub zone: NameBuf,
+    /// Who asks.
+    pub client: IpAddr,
+    /// What for.
+    pub wanted: Wanted,
+    /// The code of the answer: what begins or is taken has NOERROR.
+    pub rcode: ReceivedRcode,
+}
+
+/// A kind of request that is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// AXFR or IXFR, with one message or many.
+    Transfer,
+    /// To tell of a change (NOTIFY).
+    Notice,
+    /// To change a zone (UPDATE).
+    Update,
+}
+
+impl SpecialRequest {
+    /// What a request wanted that got this code; `None` if that was only an answer.
+    fn of(request: &[u8], client: IpAddr, rcode: u16) -> Option<SpecialRequest> {
+        let message = Message::parse(request).ok()?;
+        let question = message.question()?;
+        let wanted = match (message.flags() & flag::OPCODE, question.qtype) {
+            (NOTIFY, _) => Wanted::Notice,
+            (UPDATE, _) => Wanted::Update,
+            (0, Rtype::AXFR | Rtype::IXFR) => Wanted::Transfer,
+            _ => return None,
+        };
+        Some(SpecialRequest { zone: question.name.clone(), client, wanted, rcode: ReceivedRcode(rcode) })
     }
 }
 
@@ -61,6 +108,14 @@ pub(crate) fn handle_special(
         if let Ok(query) = Query::parse(&buffer[..len]) {
             counters.on_type(query.qtype);
         }
+    }
+    let rcode = match &handled {
+        Handled::Transfer(_) => Some(0),
+        Handled::Reply(reply) | Handled::Notified(_, reply) => Some(u16::from(reply[3] & 0xf)),
+        Handled::Ordinary | Handled::Query(..) | Handled::Update(_) => None,
+    };
+    if let Some(special) = rcode.and_then(|rcode| SpecialRequest::of(&buffer[..len], client.address, rcode)) {
+        (service.on_special)(&service.policy, &special);
     }
     let reply = match handled {
         Handled::Ordinary => return Special::Ordinary,

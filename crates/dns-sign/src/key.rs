@@ -20,7 +20,7 @@ use jiff::tz::TimeZone;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The public half is no DNSKEY record.
-    #[error("the .key file does not have one DNSKEY record")]
+    #[error("the .key file does not have one line `NAME [TTL] IN DNSKEY FLAGS 3 ALGORITHM KEY`")]
     Public,
     /// It is a key of another zone.
     #[error("the key is for another zone")]
@@ -232,7 +232,7 @@ impl Key {
     /// # Errors
     /// The files are malformed, or not of one key of this zone.
     pub fn read(origin: Name<'_>, public: &str, private: &str) -> Result<Key, KeyError> {
-        let record = parse_from_bind::<Vec<u8>>(public).map_err(|_| KeyError::Public)?;
+        let record = parse_from_bind::<Vec<u8>>(&with_class(public)).map_err(|_| KeyError::Public)?;
         let owner = record.owner().to_vec();
         if Name::from_wire(owner.as_slice()) != Ok(origin) {
             return Err(KeyError::OtherZone);
@@ -292,6 +292,22 @@ impl Key {
 }
 
 /// RFC 4034, 2.1.
+/// The text of a `.key` file with the class that Knot's `keymgr` leaves out, as a zone file may (RFC 1035, 5.1).
+fn with_class(public: &str) -> String {
+    let with_class = |line: &str| {
+        let mut words: Vec<&str> = line.split_whitespace().collect();
+        if let Some(at) = words.iter().position(|word| *word == "DNSKEY")
+            && !line.starts_with(';')
+            && !words[..at].contains(&"IN")
+        {
+            words.insert(at, "IN");
+            return format!("{}\n", words.join(" "));
+        }
+        format!("{line}\n")
+    };
+    public.lines().map(with_class).collect()
+}
+
 fn dnskey_data(key: &Dnskey<Vec<u8>>) -> Vec<u8> {
     let head = [&key.flags().to_be_bytes()[..], &[key.protocol(), key.algorithm().to_int()]];
     [&head.concat(), key.public_key().as_slice()].concat()
@@ -300,4 +316,25 @@ fn dnskey_data(key: &Dnskey<Vec<u8>>) -> Vec<u8> {
 /// The types that only a key-signing key signs.
 pub(crate) fn is_of_keys(rtype: Rtype) -> bool {
     matches!(rtype, Rtype::DNSKEY | Rtype::CDS | Rtype::CDNSKEY)
+}
+
+#[cfg(test)]
+mod tests {
+    use dns_wire::NameBuf;
+
+    use super::*;
+
+    /// Knot's `keymgr` prints no class.
+    #[test]
+    fn a_key_file_may_lack_its_class() {
+        let origin = NameBuf::from_text(b"example.org.", None).unwrap();
+        let files = KeyFiles::generate(origin.as_name(), Role::KeySigning, Times::default()).unwrap();
+        let read = |public: &str| Key::read(origin.as_name(), public, &files.private).map(|key| key.tag());
+        let tag = read(&files.public).unwrap();
+        let without = files.public.replace(" IN ", " ");
+        assert_ne!(without, files.public);
+        assert_eq!(read(&without), Ok(tag));
+        assert_eq!(read(&format!("; a DNSKEY of keymgr\n{without}")), Ok(tag));
+        assert_eq!(read("example.org. IN A 192.0.2.1\n"), Err(KeyError::Public));
+    }
 }

@@ -1,6 +1,7 @@
 //! Who may do what: addresses and keys.
 
-use std::net::IpAddr;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use dns_wire::{Name, NameBuf};
 
@@ -23,6 +24,16 @@ impl Prefix {
         (bits <= most).then_some(Prefix { address, bits })
     }
 
+    /// The prefix without the bits beyond its length, if it has some: whoever wrote them meant another length, or one address.
+    pub fn without_rest(self) -> Option<Prefix> {
+        let kept = |width: u32| u128::MAX.checked_shl(width - u32::from(self.bits)).unwrap_or(0);
+        let address = match self.address {
+            IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() & kept(32) as u32).into(),
+            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & kept(128)).into(),
+        };
+        (address != self.address).then_some(Prefix { address, ..self })
+    }
+
     /// Whether `address` is one of them. An IPv4 address that is mapped into IPv6 is an IPv4 address.
     pub fn contains(self, address: IpAddr) -> bool {
         let differ = match (self.address, address.to_canonical()) {
@@ -31,6 +42,12 @@ impl Prefix {
             _ => return false,
         };
         differ.leading_zeros() >= u32::from(self.bits)
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
     }
 }
 

@@ -65,6 +65,11 @@ impl Difference {
         self.records.len() == 2
     }
 
+    /// Whether nothing changes at all.
+    pub fn is_nothing(&self) -> bool {
+        self.is_empty() && self.records[0] == self.records[1]
+    }
+
     /// About as many octets as it takes in a message.
     pub fn octets(&self) -> usize {
         self.records.iter().map(|record| record.owner.as_name().len() + 10 + record.rdata.len()).sum()

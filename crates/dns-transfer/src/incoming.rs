@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dns_auth::ServedZone;
 use dns_wire::header::flag;
-use dns_wire::{Class, Name, NameBuf, Rtype};
+use dns_wire::{Class, Name, NameBuf, ReceivedRcode, Rtype};
 use dns_zone::{Changed, Zone, ZoneBuilder};
 
 use crate::difference::{Difference, Unfit, apply, explain};
@@ -25,7 +25,7 @@ pub enum IncomingError {
     #[error("the message is no answer to our request")]
     Unrelated,
     /// The primary refuses.
-    #[error("the primary answers with code {0} (5 is REFUSED, 9 NOTAUTH)")]
+    #[error("the primary answers with {}", ReceivedRcode(*.0))]
     Rcode(u16),
     /// The first record is no SOA of the zone.
     #[error("the transfer does not begin with the SOA of the zone")]

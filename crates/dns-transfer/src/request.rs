@@ -65,6 +65,13 @@ impl Policy {
         }
     }
 
+    /// Whether a zone is to be had from a server at this address.
+    pub fn has_primary_at(&self, zone: Name<'_>, client: IpAddr) -> bool {
+        let client = client.to_canonical();
+        let policy = self.zones.get(&NameBuf::from(zone));
+        policy.is_some_and(|own| own.primaries.iter().any(|(address, _)| address.to_canonical() == client))
+    }
+
     /// Whether a NOTIFY for `zone` comes from one of its primaries (RFC 1996, 3.10); `None` if the zone is not secondary here.
     fn is_primary(&self, zone: Name<'_>, client: IpAddr, key: Option<Name<'_>>) -> Option<bool> {
         let policy = self.zones.get(&NameBuf::from(zone)).filter(|policy| !policy.primaries.is_empty())?;
@@ -99,11 +106,17 @@ const PLAIN_UDP_MAX: usize = 512;
 /// An update whose sender may change the zone.
 #[derive(Debug)]
 pub struct UpdateRequest {
+    client: IpAddr,
     request: Request,
     update: Update,
 }
 
 impl UpdateRequest {
+    /// Who sends it.
+    pub fn client(&self) -> IpAddr {
+        self.client
+    }
+
     /// The zone.
     pub fn origin(&self) -> Name<'_> {
         self.request.question.name.as_name()
@@ -221,7 +234,10 @@ impl Request {
             return self.refuse(Rcode::Refused);
         }
         match Update::read(&self.octets) {
-            Ok(update) => Handled::Update(Box::new(UpdateRequest { request: self, update })),
+            Ok(update) => {
+                let client = client.address;
+                Handled::Update(Box::new(UpdateRequest { client, request: self, update }))
+            }
             Err(Malformed) => self.refuse(Rcode::FormErr),
         }
     }

@@ -145,8 +145,18 @@ pub enum VerifyError {
     #[error("the message is not signed")]
     Unsigned,
     /// The peer refuses our signature with this ERROR.
-    #[error("the peer refuses our signature with error {0} (16 BADSIG, 17 BADKEY, 18 BADTIME)")]
+    #[error("the peer refuses our signature: {}", refusal(*.0))]
     Refused(u16),
+}
+
+/// What an ERROR of TSIG says to whoever has sent the signature (RFC 8945, 5.3.2).
+fn refusal(error: u16) -> String {
+    match error {
+        16 => "BADSIG, the secrets differ".to_owned(),
+        17 => "BADKEY, it does not know the key, or has another algorithm for it".to_owned(),
+        18 => "BADTIME, the clocks differ".to_owned(),
+        other => format!("error {other}"),
+    }
 }
 
 /// A TSIG record as it came.

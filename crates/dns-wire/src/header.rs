@@ -99,6 +99,19 @@ impl Rcode {
     }
 }
 
+/// Shows the code of a response that somebody else sent: by its mnemonic, if it has one here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceivedRcode(pub u16);
+
+impl core::fmt::Display for ReceivedRcode {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match Rcode::ALL.into_iter().find(|rcode| *rcode as u16 == self.0) {
+            Some(rcode) => f.write_str(rcode.name()),
+            None => write!(f, "code {}", self.0),
+        }
+    }
+}
+
 /// Numbers of records in the four sections, question first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {

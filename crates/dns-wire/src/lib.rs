@@ -11,7 +11,7 @@ pub mod query;
 pub mod rtype;
 mod subnet;
 
-pub use header::Rcode;
+pub use header::{Rcode, ReceivedRcode};
 pub use labels::LabelStarts;
 pub use name::{Name, NameBuf, NameError};
 pub use query::{Edns, Query, QueryError};

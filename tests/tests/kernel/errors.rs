@@ -164,10 +164,7 @@ fn check_reports_errors_with_file_and_line_and_warnings_with_zone_and_name() {
     let (text, status) = checked(&["--zone", &odd]);
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].starts_with(&format!("{odd}: zone odd.example. serial 1")), "{text}");
-    assert!(
-        lines[1].starts_with("odd.example. odd.example.: warning: the MX record names alias.odd.example."),
-        "{text}"
-    );
+    assert!(lines[1].starts_with("odd.example.: warning: the MX record names alias.odd.example."), "{text}");
     let glue = "odd.example. sub.odd.example.: warning: the name server ns.sub.odd.example.";
     assert!(lines[2].starts_with(glue) && lines.len() == 3, "{text}");
     assert_eq!(status, Some(0), "warnings are no failure");
@@ -228,7 +225,58 @@ fn check_reports_a_serial_that_is_older_than_what_a_server_has() {
         std::fs::write(&file, zone(same_or_newer)).unwrap();
         assert_eq!(check().lines().count(), 1, "{}", check());
     }
+    let only_here = format!("{}more 60 A 192.0.2.2\n", zone(7));
+    std::fs::write(&file, only_here).unwrap();
+    assert_eq!(check().lines().count(), 1, "it does not let us transfer the zone: {}", check());
     std::fs::write(&file, zone(6)).unwrap();
-    let expected = "example. example.: warning: the serial goes back from 7 to 6";
+    let expected = "example.: warning: the serial goes back from 7 to 6";
     assert!(check().lines().nth(1).unwrap().starts_with(expected), "{}", check());
+}
+
+#[test]
+fn check_reports_other_records_with_the_serial_that_a_server_has() {
+    let zone = |host: u8| {
+        format!("$ORIGIN example.\n@ 60 SOA ns host 7 1 1 1 1\n@ 60 NS ns\nns 60 A 192.0.2.{host}\n")
+    };
+    let directory = Directory::new().unwrap();
+    directory.write("zone.zone", &zone(1)).unwrap();
+    let text = "allow-transfer = [\"127.0.0.1\"]\n[[zone]]\nfile = \"zone.zone\"\n";
+    let config = directory.write("dns.toml", text).unwrap().display().to_string();
+    let server = Serving::start_in(directory, &["--config", &config], &[]);
+    let check = || checked(&["--config", &config, "--server", &server.v4.to_string()]).0;
+    assert_eq!(check().lines().count(), 1, "{}", check());
+    server.directory.write("zone.zone", &zone(2)).unwrap();
+    let expected = "example.: warning: it has other records, and the same serial 7";
+    assert!(check().lines().nth(1).unwrap().starts_with(expected), "{}", check());
+}
+
+#[test]
+fn check_reports_what_secondary_zones_certificates_logs_and_secrets_lack() {
+    let directory = Directory::new().unwrap();
+    directory.write("one.test.zone", "@ 60 SOA ns h 1 2 3 4 5\n@ 60 NS ns.example.net.\n").unwrap();
+    directory.write("bad.zone", "nonsense\n").unwrap();
+    directory.write("secret", "c2VjcmV0").unwrap();
+    directory.write("certificate.pem", "nonsense\n").unwrap();
+    let text = "query-log = \"nowhere/queries.log\"\n[[key]]\nname = \"k\"\nsecret-file = \"secret\"\n\
+        [[zone]]\nfile = \"one.test.zone\"\n\
+        [[secondary]]\nzone = \"one.test\"\nprimaries = [\"192.0.2.1\"]\n\
+        [[secondary]]\nzone = \"two.test\"\nprimaries = [\"192.0.2.1\"]\nfile = \"bad.zone\"\n\
+        [[secondary]]\nzone = \"three.test\"\nprimaries = [\"192.0.2.1 key k\"]\nfile = \"missing/three.zone\"\n\
+        [[secondary]]\nzone = \"four.test\"\nprimaries = [\"192.0.2.1\"]\ncatalog = true\nfile = \"four.zone\"\nmembers = \"members\"\n\
+        [encrypted]\ncertificate = \"certificate.pem\"\nkey = \"key.pem\"\ntls = [\"127.0.0.1:0\"]\n";
+    let config = directory.write("dns.toml", text).unwrap().display().to_string();
+    let (text, status) = checked(&["--config", &config]);
+    for line in [
+        "secret: everybody on this host may read this secret",
+        "encrypted: error: ",
+        "query-log: error: user ",
+        "secondary one.test.: error: the zone in ",
+        "secondary two.test.: warning: its file is of no use",
+        "secondary three.test.: file: error: user ",
+        "secondary three.test.: from 192.0.2.1:53 key k., and not there yet",
+        "secondary four.test.: members: error: user ",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    assert_eq!(status, Some(1));
 }

@@ -119,3 +119,61 @@ fn what_is_wrong_or_missing_is_said_with_its_place() {
         assert!(output.status.code() == Some(status) && error.contains(&said), "{words:?}: {error}");
     }
 }
+
+#[test]
+fn a_zone_that_knot_signs_gets_no_other_key_and_check_says_what_is_missing() {
+    let directory = directory();
+    let storage = directory.path().display().to_string();
+    let text = format!("zone:\n  - domain: one.test\n    storage: \"{storage}\"\n    dnssec-signing: on\n");
+    let path = directory.write("knot.conf", &text).unwrap().display().to_string();
+    let imported = tests::command(&["dns", "import", "knot", &path]);
+    assert!(
+        String::from_utf8_lossy(&imported.stderr)
+            .contains("its keys are in Knot's database: bring them first")
+    );
+    let text =
+        format!("{}\n[[zone]]\nfile = \"two.test.zone\"\n", String::from_utf8(imported.stdout).unwrap());
+    let config = directory.write("dns.toml", &text).unwrap().display().to_string();
+    let check = tests::command(&["dns", "check", "--config", &config]);
+    let said = String::from_utf8_lossy(&check.stdout).into_owned();
+    assert!(
+        said.contains("zone one.test.: error: it cannot be signed: there is no key of one.test."),
+        "{said}"
+    );
+    assert!(!check.status.success());
+    let serving = Serving::start_in(directory, &["--config", &config], &[]);
+    assert_eq!(Dig::ask(serving.v4, Transport::Udp, &["one.test", "SOA"]).status(), "SERVFAIL");
+    let files = std::fs::read_dir(serving.directory.path()).unwrap();
+    let keys =
+        files.filter(|file| file.as_ref().unwrap().file_name().to_string_lossy().ends_with(".private"));
+    assert_eq!(keys.count(), 0);
+}
+
+#[test]
+fn a_zone_is_signed_beside_the_signed_file_of_bind_which_stays() {
+    let directory = directory();
+    let [zone, raw] = ["one.test.zone", "one.test.zone.signed"].map(|name| directory.path().join(name));
+    let mut compile = Command::new("named-compilezone");
+    run(compile.args(["-q", "-F", "raw", "-o"]).args([
+        &raw.display().to_string(),
+        "one.test",
+        &zone.display().to_string(),
+    ]));
+    let before = std::fs::read(&raw).unwrap();
+    let text = "[[zone]]\nfile = \"one.test.zone\"\ndnssec = true\n";
+    let config = directory.write("dns.toml", text).unwrap().display().to_string();
+    let signed = |serving: &Serving| {
+        let dig = Dig::ask(serving.v4, Transport::Udp, &["one.test", "SOA", "+dnssec"]);
+        assert!(dig.text.contains("RRSIG"), "{}", dig.text);
+        dig.section("ANSWER")
+    };
+    let serving = Serving::start_in(directory, &["--config", &config], &[]);
+    let first = signed(&serving);
+    assert_eq!(std::fs::read(&raw).unwrap(), before);
+    let Serving { directory, process, .. } = serving;
+    drop(process);
+    // After a restart it is the same version, also when the other server's file has gone.
+    std::fs::remove_file(&raw).unwrap();
+    let serving = Serving::start_in(directory, &["--config", &config], &[]);
+    assert_eq!(signed(&serving), first);
+}

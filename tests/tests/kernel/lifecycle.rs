@@ -98,3 +98,15 @@ fn a_server_that_was_killed_is_replaced_at_the_same_control_socket() {
     assert_eq!(second.counter("tcp_connections_open"), 0);
     assert!(!second.process.output().contains("control socket unavailable"), "{}", second.process.output());
 }
+
+/// Others have a meaning for them: NSD writes its statistics, and whoever moves from there may send one.
+#[test]
+fn signals_without_a_meaning_end_nothing() {
+    let mut server = Serving::start(&Zone::sample().file, &[]);
+    for signal in [Signal::USR1, Signal::USR2] {
+        server.process.signal(signal);
+        server.process.wait_for_line("SIGUSR1 and SIGUSR2 have no meaning here", END_MAX).unwrap();
+    }
+    let query = message::query(1, VERSION_NAME, message::A);
+    assert!(message::ask(server.v4, &query, END_MAX).is_ok());
+}

@@ -141,3 +141,28 @@ fn what_works_badly_in_a_zone_is_reported_as_it_is_served() {
     let (done, said) = server.zone("check", "one.test");
     assert!(done && said.contains("warning") && said.contains("alias"), "{said}");
 }
+
+#[test]
+fn an_order_says_that_other_records_came_with_the_same_serial() {
+    let server = Server::start();
+    write_zone(&server.serving.directory, "two.test", 1, "new 60 A 192.0.2.9\n");
+    let (done, said) = server.zone("reload", "two.test");
+    assert!(done, "{said}");
+    assert!(said.starts_with("zone two.test. is read: serial 1\nwarning: it has other records"), "{said}");
+    assert!(server.zone("freeze", "two.test").0);
+    write_zone(&server.serving.directory, "two.test", 1, "");
+    let (done, said) = server.zone("thaw", "two.test");
+    assert!(done && said.contains("warning: it has other records, and the same serial 1"), "{said}");
+}
+
+#[test]
+fn a_zone_that_is_not_there_is_an_error_with_its_name() {
+    let server = Server::start();
+    let control = server.serving.directory.path().join("control.sock").display().to_string();
+    let output = command(&["dns", "zones", "nope.test", "--control", &control]);
+    assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("there is no zone nope.test. here"), "{said}");
+    let (done, said) = server.zone("reload", "nope.test");
+    assert!(!done && said.contains("one that is new in the configuration comes with SIGHUP"), "{said}");
+}

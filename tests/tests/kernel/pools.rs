@@ -191,6 +191,27 @@ fn addresses_are_given_as_often_as_their_weights_say() {
 }
 
 #[test]
+fn a_pool_without_any_host_that_is_up_is_an_error_in_the_log() {
+    let config = "[[zone]]\nfile = \"example.com.zone\"\n[[pool]]\nname = \"web\"\nnames = [\"www.example.com\"]\n\
+        check = { tcp = 9, interval-ms = 100, timeout-ms = 100, fall = 1 }\n";
+    let zone = "@ 3600 SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\nwww A 127.0.0.2\nwww A 127.0.0.3\n";
+    let (mut server, config) = start(&[("example.com.zone", zone), ("dns.toml", config)]);
+    server
+        .process
+        .wait_for_line(
+            "pool web: none of its addresses is up, so all of them are given",
+            Duration::from_secs(60),
+        )
+        .unwrap();
+    let output = command(&["dns", "check", "--config", &config]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("pool web: warning: the addresses of www.example.com. have the TTL 3600"),
+        "{text}"
+    );
+}
+
+#[test]
 fn what_is_wrong_with_pools_is_said() {
     let directory = Directory::new().unwrap();
     directory.write("example.com.zone", "@ 60 SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n").unwrap();

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::process::Output;
 
 use lab::Directory;
-use tests::{Serving, command};
+use tests::{Serving, command, make_certificate};
 
 /// A name with one address, one with a set that fits no datagram, and data of types that few programs know.
 fn zone(directory: &Directory) -> String {
@@ -148,4 +148,22 @@ fn an_answer_that_is_cut_inside_a_record_is_asked_for_again_over_tcp() {
     let text = answer(address, "www.example.com +noedns");
     thread.join().unwrap();
     assert!(text.contains("over TCP"), "{text}");
+}
+
+/// OpenSSL makes them so by default: they may sign others, too.
+#[test]
+fn a_certificate_that_has_signed_itself_is_one_that_nobody_vouches_for() {
+    let directory = Directory::new().unwrap();
+    make_certificate(&directory, "ns.test");
+    directory.write("one.test.zone", "@ 60 SOA ns h 1 2 3 4 5\n").unwrap();
+    let text = "[[zone]]\nfile = \"one.test.zone\"\n[encrypted]\ncertificate = \"certificate.pem\"\nkey = \"key.pem\"\n\
+                quic = [\"127.0.0.1:0\"]\ntls = [\"127.0.0.1:0\"]\n";
+    let config = directory.write("dns.toml", text).unwrap().display().to_string();
+    let server = Serving::start_in(directory, &["--config", &config], &[]);
+    for (prefix, option) in [("quic://", "+quic"), ("tls://", "+tls")] {
+        let address = server.ready.split_whitespace().find_map(|word| word.strip_prefix(prefix)).unwrap();
+        let output = query(address.trim_end_matches(',').parse().unwrap(), &format!("one.test SOA {option}"));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("UnknownIssuer") && !output.status.success(), "{said}");
+    }
 }

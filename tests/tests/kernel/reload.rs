@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lab::{Zone, message};
+use lab::{Directory, Zone, message};
 use rustix::process::Signal;
 use tests::{Dig, Load, Serving, Transport, VERSION_NAME, VersionedZone, reload_under_load};
 
@@ -122,4 +122,65 @@ fn over_a_hundred_reloads_every_query_is_answered_from_one_version() {
     assert_eq!(tally.stepped_back, 0, "{tally:?}");
     assert!(tally.versions.into_keys().eq(1..=100), "each version has answered");
     assert!(message::ask(server.v4, &message::query(1, VERSION_NAME, message::A), TURN_MAX).is_ok());
+}
+
+/// BIND and Knot warn, too: whoever has the version with this serial never asks for the other one.
+#[test]
+fn other_records_with_the_same_serial_are_served_with_a_warning() {
+    let zone = VersionedZone::new(1, 0);
+    let mut server = Serving::start(&zone.file(), &[]);
+    let text = std::fs::read_to_string(zone.file()).unwrap();
+    zone.set_text(&text.replace("192.0.2.1", "192.0.2.9"));
+    server.process.signal(Signal::HUP);
+    let said = "WARN  sidestep dns: zone example.com.: it has other records, and the same serial 1";
+    server.process.wait_for_line(said, TURN_MAX).unwrap();
+    assert_eq!(served_version(&server), ["version.example.com. 60 IN A 192.0.2.9"]);
+}
+
+#[test]
+fn zones_show_that_the_configuration_was_bad_until_it_is_good() {
+    let directory = Directory::new().unwrap();
+    directory.write("one.test.zone", "@ 60 SOA ns h 1 2 3 4 5\n").unwrap();
+    let good = "[[zone]]\nfile = \"one.test.zone\"\n";
+    let config = directory.write("dns.toml", good).unwrap().display().to_string();
+    let mut server = Serving::start_in(directory, &["--config", &config], &[]);
+    let control = server.directory.path().join("control.sock").display().to_string();
+    let run = |words: &[&str]| {
+        let output = tests::command(&[&["dns"], words, &["--control", &control]].concat());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    server.directory.write("dns.toml", &format!("nonsense = 1\n{good}")).unwrap();
+    server.process.signal(Signal::HUP);
+    server.process.wait_for_line("reload failed, and nothing changed", TURN_MAX).unwrap();
+    let said = "not up to date: the last reload failed: ";
+    assert!(run(&["zones"]).contains(said), "{}", run(&["zones"]));
+    assert!(run(&["zone", "reload", "one.test"]).contains("is read: serial 1"));
+    assert!(run(&["zones"]).contains(said), "one zone that is read again is no good configuration");
+    server.directory.write("dns.toml", good).unwrap();
+    server.process.signal(Signal::HUP);
+    let deadline = std::time::Instant::now() + TURN_MAX;
+    while run(&["zones"]).contains(said) {
+        assert!(std::time::Instant::now() < deadline, "{}", server.process.output());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn zones_and_metrics_show_that_a_reload_was_bad() {
+    let zone = VersionedZone::new(1, 0);
+    let mut server = Serving::start(&zone.file(), &[]);
+    let control = server.directory.path().join("control.sock").display().to_string();
+    let zones =
+        || String::from_utf8(tests::command(&["dns", "zones", "--control", &control]).stdout).unwrap();
+    assert!(!zones().contains("not up to date"), "{}", zones());
+    zone.set_text("@ 60 SOA ns host 2 1 1 1 1\nversion 60 A nonsense\n");
+    server.process.signal(Signal::HUP);
+    server.process.wait_for_line("1 zone file with errors", TURN_MAX).unwrap();
+    assert!(zones().contains("not up to date: ") && zones().contains("nonsense"), "{}", zones());
+    assert_eq!(server.counter("zone_has_problem{zone=\"example.com.\"}"), 1);
+    zone.set(3, 0);
+    server.process.signal(Signal::HUP);
+    server.process.wait_for_line("0 zone files with errors", TURN_MAX).unwrap();
+    assert!(!zones().contains("not up to date"), "{}", zones());
+    assert_eq!(server.counter("zone_has_problem{zone=\"example.com.\"}"), 0);
 }

@@ -118,7 +118,11 @@ fn the_zones_of_a_server_are_listed_with_their_serials_and_without_where_they_ha
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines[0], ["zone", "source", "serial", "records", "names", "signed", "state"]);
     assert_eq!(lines[1][..3], ["example.com.", "file", "1"]);
-    assert_eq!(lines[2].join(" "), "bad.example. file no version: answered with SERVFAIL");
+    let bad = lines[2].join(" ");
+    assert!(
+        bad.starts_with("bad.example. file no version: answered with SERVFAIL: ") && bad.contains("/nowhere"),
+        "{bad}"
+    );
     let one = String::from_utf8(zones(&["EXAMPLE.com", "--json"]).stdout).unwrap();
     assert!(one.lines().count() == 1 && one.contains("\"serial\":1,"), "{one}");
     assert_eq!(zones(&["nothing.example"]).status.code(), Some(1));

@@ -261,6 +261,7 @@ fn a_zone_whose_primary_dies_is_served_until_it_expires_and_comes_back_with_it()
     assert!(setting.log().contains("has expired"), "{}", setting.log());
     setting.start_knot();
     setting.wait_for(" 1 1 1 12");
+    assert!(setting.log().contains("is served again after it had expired"), "{}", setting.log());
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! `[catalog]`: a catalog of the zones that are served from files (RFC 9432), for secondaries that follow it.
 
-use std::net::SocketAddr;
-
 use anyhow::{Context, bail};
 use dns_auth::compile::compile;
 use dns_message::is_older;
@@ -11,8 +9,8 @@ use dns_wire::NameBuf;
 use super::config::parse_domain;
 use super::config_file::CatalogTable;
 use super::load::{Loaded, random_seed};
-use super::notify::Target;
-use super::transfers::{access_list, addresses, targets_of, unix_time};
+use super::peer::Peer;
+use super::transfers::{access_list, own_peers, unix_time};
 use super::version::Version;
 
 /// The catalog that is made.
@@ -21,7 +19,8 @@ pub(crate) struct CatalogSpec {
     pub(crate) origin: NameBuf,
     /// Who may transfer it, in place of those who may transfer all.
     pub(crate) allow_transfer: Option<AccessList>,
-    notify: Vec<SocketAddr>,
+    /// Who hears of new versions, in place of those who hear of all.
+    pub(crate) notify: Option<Vec<Peer>>,
 }
 
 impl CatalogSpec {
@@ -36,13 +35,8 @@ impl CatalogSpec {
         Ok(CatalogSpec {
             origin,
             allow_transfer: allow_transfer.map(list).transpose().context("catalog")?,
-            notify: addresses("notify", &table.notify, 53).context("catalog")?,
+            notify: own_peers(table.notify.as_deref(), keys).context("catalog")?,
         })
-    }
-
-    /// Who is to hear of another version.
-    pub(crate) fn targets(&self) -> Vec<Target> {
-        targets_of(self.origin.as_name(), &self.notify).collect()
     }
 
     /// The catalog of what is loaded; `None` if `held` is that, or if it is not known which zones there are. Its serial is the time, so that it

@@ -3,35 +3,45 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dns_auth::LineData;
+use dns_auth::pools::ADDRESS_TYPES;
 use dns_message::is_older;
+use dns_transfer::Difference;
 use dns_wire::NameBuf;
 use dns_zone::Zone;
 use dns_zone::findings::findings;
 use dns_zone::text::ZoneTextErrors;
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 
+use super::answer_log::QueryLogSpec;
 use super::config::{Config, ZoneSpec, parse_listen};
 use super::health::ping_problem;
 use super::line_table::LoadedLines;
 use super::pools::{CheckKind, PoolSpec};
 use super::privileges::OnlyRoot;
-use super::{load, options, privileges, serial};
+use super::{load, options, privileges, secondary, serial, signing};
 use crate::output::to_stdout;
 
 /// Checks everything; the exit status is a failure if `serve` would refuse something.
 pub(crate) fn check(options: &options::Check) -> anyhow::Result<ExitCode> {
     let config = Config::resolve(&options.sources.to_serve())?;
-    let server = options.server.as_deref().map(|text| parse_listen(text, 53)).transpose()?;
+    let server = options.server.as_deref().map(|text| parse_listen(text, config.port())).transpose()?;
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut report = Report { now: since_1970.as_secs() as u32, ..Report::default() };
+    // The server reads them before it becomes another user.
+    if let Some(Err(error)) = config.encrypted.as_ref().map(dns_front::Options::check_certificate) {
+        report.error("encrypted", error);
+    }
     report.become_reader(&config)?;
     if let Err(error) = LoadedLines::load(&config.lines, None) {
         report.error("line", format!("{error:#}"));
     }
+    config.warnings().iter().for_each(|warning| report.warning("secret", warning));
+    report.check_places(&config);
     for spec in &config.zones {
         match load::read(spec) {
             Ok(zone) => {
@@ -45,6 +55,7 @@ pub(crate) fn check(options: &options::Check) -> anyhow::Result<ExitCode> {
         }
     }
     report.check_pools(&config.pools);
+    report.check_secondaries(&config);
     to_stdout(|out| Ok(report.lines.iter().try_for_each(|line| writeln!(out, "{line}"))?))?;
     Ok(if report.has_errors { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -54,6 +65,8 @@ pub(crate) fn check(options: &options::Check) -> anyhow::Result<ExitCode> {
 struct Report {
     lines: Vec<String>,
     has_errors: bool,
+    /// The server runs as another user, which may do other things.
+    is_somebody_else: bool,
     /// Seconds since 1970.
     now: u32,
     /// The file of each zone.
@@ -78,6 +91,7 @@ impl Report {
         let OnlyRoot { user } = error.downcast()?;
         let own = privileges::own_name();
         self.warning("user", format!("only root can check what {user} may read; checked as {own}"));
+        self.is_somebody_else = true;
         Ok(())
     }
 
@@ -103,11 +117,85 @@ impl Report {
             self.error(format!("{}:1", spec.file.display()), what);
         }
         for found in findings(zone, self.now) {
-            self.warning(format!("{} {}", zone.origin(), found.owner), found.kind);
+            self.warning(place_of(zone, &found.owner), found.kind);
+        }
+        match signing::look(zone.origin(), spec) {
+            Ok(warning) => {
+                warning.into_iter().for_each(|what| self.warning(format!("zone {}", zone.origin()), what))
+            }
+            Err(error) => {
+                self.error(format!("zone {}", zone.origin()), format!("it cannot be signed: {error}"))
+            }
         }
         // A zone that we sign is served under serials of its own.
         if let Some(server) = server.filter(|_| spec.keys.is_none()) {
             self.compare_serial(zone, server);
+        }
+    }
+
+    /// Files besides those of zones, which have to be there or to be written.
+    fn check_places(&mut self, config: &Config) {
+        if let Some(file) = config.query_log.as_ref().and_then(QueryLogSpec::file) {
+            self.check_directory_of("query-log", file);
+        }
+        for spec in config.zones.iter().filter(|spec| spec.keys.is_some()) {
+            self.check_directory_of(&format!("{}: its signed version", spec.file.display()), &spec.file);
+        }
+    }
+
+    fn check_directory_of(&mut self, place: &str, file: &Path) {
+        let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+        self.check_directory(place, directory.unwrap_or(Path::new(".")));
+    }
+
+    /// A directory that the server writes into.
+    fn check_directory(&mut self, place: &str, directory: &Path) {
+        let may_write = Access::WRITE_OK | Access::EXEC_OK;
+        let wanted = if self.is_somebody_else { Access::EXISTS } else { may_write };
+        if let Err(error) = accessat(CWD, directory, wanted, AtFlags::EACCESS) {
+            let user = privileges::own_name();
+            let directory = directory.display();
+            self.error(place, format!("user {user} has to write into the directory {directory}: {error}"));
+        }
+    }
+
+    /// Secondary zones: their files, and those of catalogs' zones.
+    fn check_secondaries(&mut self, config: &Config) {
+        for spec in &config.transfers.secondaries {
+            let place = format!("secondary {}", spec.origin);
+            if let Some(first) = self.files.get(&spec.origin).cloned() {
+                let what = format!(
+                    "the zone in {} has the same name, and is not served: remove one of them",
+                    first.display()
+                );
+                self.error(&place, what);
+            }
+            if let Some(members) = &spec.members {
+                self.check_directory(&format!("{place}: members"), members);
+            }
+            let primaries: Vec<String> = spec.primaries.iter().map(ToString::to_string).collect();
+            let from = format!("{place}: from {}", primaries.join(", "));
+            let Some(file) = &spec.file else {
+                self.lines.push(format!("{from}, and not kept over a restart"));
+                continue;
+            };
+            self.check_directory_of(&format!("{place}: file"), file);
+            if !file.exists() {
+                self.lines.push(format!("{from}, and not there yet"));
+                continue;
+            }
+            match load::read(&ZoneSpec { origin: Some(spec.origin.clone()), ..ZoneSpec::of(file.clone()) }) {
+                Ok(zone) => {
+                    self.lines.push(format!("{from}, serial {} in {}", zone.serial(), file.display()))
+                }
+                Err(errors) => {
+                    let what = errors.errors.first().map(ToString::to_string).unwrap_or_default();
+                    self.warning(
+                        &place,
+                        format!("its file is of no use, so the zone is transferred anew: {what}"),
+                    );
+                }
+            }
         }
     }
 
@@ -123,6 +211,9 @@ impl Report {
                     name,
                 ));
             }
+            if pool.check.is_some() {
+                self.see_ttls(pool, zone);
+            }
             if is_inside && zone.is_signed() && spec.keys.is_none() {
                 let what = format!(
                     "zone {} was signed elsewhere, so its addresses cannot be given by weight and health: let the server sign it with \
@@ -130,6 +221,21 @@ impl Report {
                     zone.origin()
                 );
                 self.error(format!("pool {}", pool.name), what);
+            }
+        }
+    }
+
+    /// Says which addresses outlive their hosts in caches.
+    fn see_ttls(&mut self, pool: &PoolSpec, zone: &Zone) {
+        const TTL_MAX: u32 = 300;
+        for name in &pool.names {
+            let sets = zone.find(name.as_name().as_bytes()).into_iter().flat_map(|node| node.rrsets());
+            let longest = sets.filter(|set| ADDRESS_TYPES.contains(&set.rtype())).map(|set| set.ttl()).max();
+            if let Some(ttl) = longest.filter(|ttl| *ttl > TTL_MAX) {
+                let what = format!(
+                    "the addresses of {name} have the TTL {ttl}: caches give those of hosts that are down for so long; {TTL_MAX} or less is usual"
+                );
+                self.warning(format!("pool {}", pool.name), what);
             }
         }
     }
@@ -158,11 +264,14 @@ impl Report {
     }
 
     fn compare_serial(&mut self, zone: &Zone, server: SocketAddr) {
-        let place = format!("{} {}", zone.origin(), zone.origin());
+        let place = zone.origin().to_string();
         let ours = zone.serial();
         match serial::ask(server, zone.origin()) {
             Ok(theirs) if is_older(ours, theirs) => {
                 self.warning(place, serial::went_back(theirs, ours));
+            }
+            Ok(theirs) if theirs == ours && differs(zone, server) => {
+                self.warning(place, serial::stayed(ours));
             }
             Ok(_) => {}
             Err(error) => self.warning(
@@ -171,4 +280,18 @@ impl Report {
             ),
         }
     }
+}
+
+/// A zone, and the name in it that something is about, if that is another one.
+pub(crate) fn place_of(zone: &Zone, owner: impl Display) -> String {
+    let (origin, owner) = (zone.origin().to_string(), owner.to_string());
+    if origin == owner { origin } else { format!("{origin} {owner}") }
+}
+
+/// Whether a server has other records in a zone, as far as it lets us transfer it.
+fn differs(zone: &Zone, server: SocketAddr) -> bool {
+    let theirs = secondary::fetch(server, zone.origin());
+    theirs.is_some_and(|theirs| {
+        !Difference::between(&theirs, zone, usize::MAX).is_some_and(|all| all.is_nothing())
+    })
 }

@@ -38,7 +38,7 @@ pub(crate) enum ConfigError {
     #[error("{option}: {value:?} is not {expected}")]
     Form { option: &'static str, value: String, expected: &'static str },
     /// Keys for a zone that is not to be signed.
-    #[error("zone {}: keys and nsec3 have no use without dnssec = true", .0.display())]
+    #[error("zone {}: keys, new-keys and nsec3 have no use without dnssec = true", .0.display())]
     KeysUnused(PathBuf),
     /// A name that two pools have.
     #[error("pool.names: {value} is in pool {} and in pool {}: remove it from one of them", pools[0], pools[1])]
@@ -111,6 +111,8 @@ pub(crate) struct ZoneSpec {
     pub(crate) origin: Option<NameBuf>,
     /// Where its keys are, if it is to be signed.
     pub(crate) keys: Option<PathBuf>,
+    /// Whether a key is made if there is none.
+    pub(crate) makes_keys: bool,
     /// What it is denied by then.
     pub(crate) denial: DenialBy,
     /// What lines have in it.
@@ -120,7 +122,8 @@ pub(crate) struct ZoneSpec {
 impl ZoneSpec {
     /// A zone of this file, as whoever says no more wants it.
     pub(crate) fn of(file: PathBuf) -> ZoneSpec {
-        ZoneSpec { file, origin: None, keys: None, denial: DenialBy::default(), lines: Vec::new() }
+        let (origin, keys, denial, lines) = (None, None, DenialBy::default(), Vec::new());
+        ZoneSpec { file, origin, keys, makes_keys: true, denial, lines }
     }
 }
 
@@ -174,7 +177,8 @@ impl Config {
             let file = directory.join(&table.file);
             let keys = keys_directory(table, &file, &directory)?;
             let denial = if table.nsec3 { DenialBy::Nsec3 } else { DenialBy::Nsec };
-            let spec = ZoneSpec { file, origin, keys, denial, lines: lines.of_zone(table, &directory)? };
+            let (makes_keys, lines) = (table.new_keys.unwrap_or(true), lines.of_zone(table, &directory)?);
+            let spec = ZoneSpec { file, origin, keys, makes_keys, denial, lines };
             transfers.add_zone(&spec, table)?;
             zones.push(spec);
         }
@@ -206,6 +210,24 @@ impl Config {
             encrypted: file.encrypted.as_ref().map(|table| encrypted(table, &directory)).transpose()?,
             tcp_linger: Duration::from_secs(in_range("tcp.linger-s", file.tcp.linger_s.unwrap_or(3), 0, 60)?),
         })
+    }
+}
+
+impl Config {
+    /// What is allowed, and rarely meant.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let exposed = |path: &PathBuf| {
+            format!("{}: everybody on this host may read this secret: chmod o-r", path.display())
+        };
+        self.transfers.exposed.iter().map(exposed).collect()
+    }
+
+    /// The port of a server of this configuration, for who names its address alone.
+    pub(crate) fn port(&self) -> u16 {
+        match &self.device {
+            DeviceChoice::Kernel(addresses) => addresses.first().map_or(KERNEL_PORT, SocketAddr::port),
+            DeviceChoice::Interface(_, listens) => listens.first().map_or(DEVICE_PORT, |listen| listen.port),
+        }
     }
 }
 
@@ -278,7 +300,7 @@ pub(crate) fn parse_address(option: &'static str, text: &str, port: u16) -> Resu
 fn keys_directory(table: &ZoneTable, file: &Path, directory: &Path) -> Result<Option<PathBuf>, ConfigError> {
     let beside = || file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match (table.dnssec, &table.keys) {
-        (false, None) if !table.nsec3 => Ok(None),
+        (false, None) if !table.nsec3 && table.new_keys.is_none() => Ok(None),
         (false, _) => Err(ConfigError::KeysUnused(table.file.clone())),
         (true, keys) => {
             Ok(Some(keys.as_ref().map_or_else(|| beside().to_owned(), |keys| directory.join(keys))))

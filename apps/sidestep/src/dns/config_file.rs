@@ -34,6 +34,9 @@ pub(crate) struct ConfigFile {
     /// Who may transfer zones: addresses, prefixes, names of keys.
     #[serde(default)]
     pub(crate) allow_transfer: Vec<String>,
+    /// Who hears of new versions of zones: addresses with or without ports, each with or without a key.
+    #[serde(default)]
+    pub(crate) notify: Vec<String>,
     /// Outgoing transfers at once, 1 to 100000.
     pub(crate) transfers_max: Option<usize>,
     /// `[[key]]` tables.
@@ -195,15 +198,16 @@ pub(crate) struct ZoneTable {
     pub(crate) dnssec: bool,
     /// The directory of its keys.
     pub(crate) keys: Option<PathBuf>,
+    /// Whether a key is made if there is none.
+    pub(crate) new_keys: Option<bool>,
     /// Whether it is denied by NSEC3 records then.
     #[serde(default)]
     pub(crate) nsec3: bool,
     /// For each line that has records of its own, their file.
     #[serde(default)]
     pub(crate) lines: BTreeMap<String, PathBuf>,
-    /// Addresses that get a NOTIFY when it has changed.
-    #[serde(default)]
-    pub(crate) notify: Vec<String>,
+    /// Who gets a NOTIFY when it has changed, in place of those who hear of all.
+    pub(crate) notify: Option<Vec<String>>,
 }
 
 /// One zone that is transferred from others.
@@ -212,9 +216,9 @@ pub(crate) struct ZoneTable {
 pub(crate) struct SecondaryTable {
     /// Its name.
     pub(crate) zone: String,
-    /// Addresses, with or without ports, in the order in which they are asked.
+    /// Addresses, with or without ports and keys, in the order in which they are asked.
     pub(crate) primaries: Vec<String>,
-    /// The key that requests are signed with.
+    /// The key of primaries that have none of their own.
     pub(crate) key: Option<String>,
     /// The name in the primaries' certificates, if they are asked by TLS.
     pub(crate) tls: Option<String>,
@@ -227,9 +231,8 @@ pub(crate) struct SecondaryTable {
     pub(crate) members: Option<PathBuf>,
     /// Where the zone is kept over a restart.
     pub(crate) file: Option<PathBuf>,
-    /// Who hears of new versions, as addresses with or without ports.
-    #[serde(default)]
-    pub(crate) notify: Vec<String>,
+    /// Who hears of new versions, in place of those who hear of all.
+    pub(crate) notify: Option<Vec<String>>,
     /// Who may transfer it, in place of those who may transfer all.
     pub(crate) allow_transfer: Option<Vec<String>>,
 }
@@ -242,9 +245,8 @@ pub(crate) struct CatalogTable {
     pub(crate) zone: String,
     /// Who may transfer it, in place of those who may transfer all.
     pub(crate) allow_transfer: Option<Vec<String>>,
-    /// Who hears of new versions, as addresses with or without ports.
-    #[serde(default)]
-    pub(crate) notify: Vec<String>,
+    /// Who hears of new versions, in place of those who hear of all.
+    pub(crate) notify: Option<Vec<String>>,
 }
 
 /// What answers look like.
@@ -321,8 +323,7 @@ pub(crate) struct RateTable {
     /// `slip`, `refuse` or `drop`.
     pub(crate) beyond: Option<String>,
     pub(crate) slip: Option<u64>,
-    /// Networks without limits.
-    #[serde(default)]
-    pub(crate) exempt: Vec<String>,
+    /// Networks without limits, in place of this host.
+    pub(crate) exempt: Option<Vec<String>>,
     pub(crate) buckets: Option<u64>,
 }

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Instant;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
 use super::config::Config;
@@ -43,11 +43,20 @@ pub(crate) struct Events {
 impl Events {
     /// Takes signals from here on.
     pub(crate) fn start() -> io::Result<Events> {
-        let mut signals = Signals::new([SIGHUP, SIGTERM, SIGINT])?;
+        // Others have a meaning for SIGUSR1 and SIGUSR2: who sends them here does not want the server to end.
+        let mut signals = Signals::new([SIGHUP, SIGTERM, SIGINT, SIGUSR1, SIGUSR2])?;
         let (sender, receiver) = channel();
         let events = Events { sender: sender.clone(), receiver };
         let pass_on = move || {
-            let _ = signals.forever().try_for_each(|signal| sender.send(Event::Signal(signal)));
+            let _ = signals.forever().try_for_each(|signal| match signal {
+                SIGUSR1 | SIGUSR2 => {
+                    log::info!(
+                        "SIGUSR1 and SIGUSR2 have no meaning here: see sidestep dns stats, sidestep dns zones"
+                    );
+                    Ok(())
+                }
+                signal => sender.send(Event::Signal(signal)),
+            });
         };
         thread::Builder::new().name("signals".to_owned()).spawn(pass_on)?;
         Ok(events)

@@ -37,7 +37,7 @@ impl GuardConfig {
         Ok(GuardConfig {
             rate: rate(table)?,
             beyond: beyond(table)?,
-            exempt: networks("rate.exempt", &table.exempt)?,
+            exempt: networks("rate.exempt", table.exempt.as_deref())?,
             cookies: cookies.enabled.unwrap_or(false).then_some(secrets),
         })
     }
@@ -80,11 +80,9 @@ pub(crate) fn random_key() -> anyhow::Result<[u8; 16]> {
     Ok(key)
 }
 
-/// Networks; this host where none is named.
-pub(crate) fn networks(option: &'static str, texts: &[String]) -> Result<Networks, ConfigError> {
-    if texts.is_empty() {
-        return Ok(Networks::default());
-    }
+/// Networks; this host where nothing is said.
+pub(crate) fn networks(option: &'static str, texts: Option<&[String]>) -> Result<Networks, ConfigError> {
+    let Some(texts) = texts else { return Ok(Networks::default()) };
     let parse = |text: &String| {
         let form = |()| ConfigError::Form { option, value: text.clone(), expected: NETWORK_FORM };
         text.parse().map_err(form)
@@ -163,6 +161,18 @@ pub(crate) fn beyond(table: &RateTable) -> Result<Beyond, ConfigError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn this_host_is_exempt_unless_something_is_said_and_an_empty_list_exempts_nobody() {
+        let exempts = |table: &str| {
+            let table: RateTable = toml::from_str(table).unwrap();
+            let config = GuardConfig::new(&CookiesTable::default(), &table, Path::new(".")).unwrap();
+            ["127.0.0.1", "192.0.2.1"].map(|client| config.exempt.contain(client.parse().unwrap()))
+        };
+        assert_eq!(exempts(""), [true, false]);
+        assert_eq!(exempts("exempt = []"), [false, false]);
+        assert_eq!(exempts("exempt = [\"192.0.2.0/24\"]"), [false, true]);
+    }
 
     #[test]
     fn secrets_are_hexadecimal_and_the_error_names_the_line() {

@@ -17,6 +17,8 @@ use std::sync::Arc;
 use anyhow::Context;
 use dns_transfer::Difference;
 
+use super::privileges::{explain_denial, explain_write_denial};
+
 const MAGIC: &[u8] = b"sidestep journal 1\n";
 const HEAD: usize = 8;
 
@@ -27,7 +29,7 @@ pub(super) fn append(file: &Path, differences: &[Arc<Difference>]) -> anyhow::Re
 }
 
 fn append_to(path: &Path, differences: &[Arc<Difference>]) -> io::Result<u64> {
-    let mut journal = File::options().create(true).append(true).open(path)?;
+    let mut journal = File::options().create(true).append(true).open(path).map_err(explain_write_denial)?;
     let before = journal.metadata()?.len();
     let mut octets = if before == 0 { MAGIC.to_vec() } else { Vec::new() };
     for difference in differences {
@@ -52,7 +54,7 @@ pub(super) fn read(file: &Path) -> io::Result<Vec<Arc<Difference>>> {
     let octets = match fs::read(&path) {
         Ok(octets) => octets,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
+        Err(error) => return Err(explain_denial(error)),
     };
     let (mut differences, mut rest) = (Vec::new(), octets.strip_prefix(MAGIC).unwrap_or_default());
     while let Some((difference, behind)) = split_difference(rest) {

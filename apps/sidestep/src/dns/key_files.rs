@@ -10,6 +10,7 @@ use dns_sign::{Key, KeyFiles, KeySet, Role, Times};
 use dns_wire::Name;
 
 use super::journal;
+use super::privileges::{explain_denial, explain_write_denial};
 
 /// All keys of a zone in a directory.
 pub(super) fn read(origin: Name<'_>, directory: &Path) -> anyhow::Result<KeySet> {
@@ -31,8 +32,10 @@ pub(super) fn read(origin: Name<'_>, directory: &Path) -> anyhow::Result<KeySet>
 }
 
 fn read_key(origin: Name<'_>, private: &Path) -> anyhow::Result<Key> {
-    let public = fs::read_to_string(private.with_extension("key")).context("its .key file")?;
-    Ok(Key::read(origin, &public, &fs::read_to_string(private)?)?)
+    let public =
+        fs::read_to_string(private.with_extension("key")).map_err(explain_denial).context("its .key file")?;
+    let secret = fs::read_to_string(private).map_err(explain_denial)?;
+    Ok(Key::read(origin, &public, &secret)?)
 }
 
 /// Makes a key, and says where it is, apart from the endings of its two files. It is on disk before anything is signed with it.
@@ -70,7 +73,8 @@ pub(super) fn set_times(origin: Name<'_>, directory: &Path, key: &Key, times: Ti
 
 /// Writes a file that is not there. Root gives it to the owner of `like`: the server that is to read it may run as another user.
 fn write_new(path: &Path, mode: u32, text: &str, like: &Path) -> io::Result<()> {
-    let mut file = File::options().write(true).create_new(true).mode(mode).open(path)?;
+    let file = File::options().write(true).create_new(true).mode(mode).open(path);
+    let mut file = file.map_err(explain_write_denial)?;
     if rustix::process::geteuid().is_root() {
         let owner = fs::metadata(like)?;
         std::os::unix::fs::fchown(&file, Some(owner.uid()), Some(owner.gid()))?;

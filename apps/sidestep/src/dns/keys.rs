@@ -8,15 +8,16 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use dns_sign::{KeySet, Role, State, Times};
-use dns_wire::NameBuf;
+use dns_wire::{NameBuf, Rtype};
 use humantime::format_rfc3339_seconds;
 use serde::Serialize;
 
 use super::config::{Config, parse_origin};
 use super::options::Sources;
 use super::transfers::unix_time;
-use super::{key_files, load};
-use crate::output::to_stdout;
+use super::version::Version;
+use super::{key_files, load, signing};
+use crate::output::{complain, to_stdout};
 
 /// Show the keys of zones.
 #[derive(Args, Clone, Debug)]
@@ -77,6 +78,15 @@ struct SignedZone {
     origin: NameBuf,
     directory: PathBuf,
     keys: KeySet,
+    /// The DNSKEY records of the version that the server has made last; `None` before there is one.
+    served: Option<Vec<Vec<u8>>>,
+}
+
+impl SignedZone {
+    /// Whether the server has a key already, as far as its version on disk shows that. The first version will have all keys.
+    fn has(&self, key: &dns_sign::Key) -> bool {
+        self.served.as_ref().is_none_or(|served| served.iter().any(|data| data == key.dnskey()))
+    }
 }
 
 /// A key as it is printed.
@@ -133,7 +143,10 @@ fn reports(zone: &SignedZone, now: u64) -> impl Iterator<Item = KeyReport> {
             Role::KeySigning if zone.keys.signs_all(key, now) => "all",
             Role::KeySigning => "keys",
         },
-        state: word_of(key.times.state(now)),
+        state: match key.times.state(now) {
+            State::Published | State::Signing if !zone.has(key) => "unseen",
+            state => word_of(state),
+        },
         next: key.times.next(now).map(|(what, time)| (what, show_time(time))),
     })
 }
@@ -158,6 +171,14 @@ fn write_ds(zone: &SignedZone, now: u64, out: &mut dyn Write) -> anyhow::Result<
     let active = zone.keys.at(now).with_context(|| format!("zone {}", zone.origin))?;
     let keys = if active.synced.is_empty() { &active.key_signing } else { &active.synced };
     for key in keys {
+        if !zone.has(key) {
+            complain!(
+                "{}: the server does not have the key {} yet, so the parent must not: send SIGHUP, or wait an hour",
+                zone.origin,
+                key.tag()
+            );
+            continue;
+        }
         let ds = key.ds(zone.origin.as_name());
         let digest: String = ds[4..].iter().map(|octet| format!("{octet:02X}")).collect();
         writeln!(out, "{} 3600 IN DS {} {} {} {digest}", zone.origin, key.tag(), ds[2], ds[3])?;
@@ -205,7 +226,7 @@ fn roll(zone: &SignedZone, role: Role) -> anyhow::Result<String> {
         ),
         _ => format!("; it signs from {} on", new.activate.map(show_time).unwrap_or_default()),
     };
-    Ok(format!("new key {}{then}", stem.display()))
+    Ok(format!("new key {}{then}. The server looks for it within an hour, or at SIGHUP", stem.display()))
 }
 
 fn retire(zone: &SignedZone, tag: u16) -> anyhow::Result<String> {
@@ -230,7 +251,12 @@ fn signed_zones(config: &std::path::Path, wanted: Option<&str>) -> anyhow::Resul
         };
         if wanted.as_ref().is_none_or(|wanted| *wanted == origin) {
             let keys = key_files::read(origin.as_name(), directory)?;
-            zones.push(SignedZone { origin, directory: directory.clone(), keys });
+            let served = signing::last_signed(&spec.file, origin.as_name());
+            let served = served.as_ref().and_then(Version::tree).map(|tree| {
+                let sets = tree.apex().rrsets().filter(|set| set.rtype() == Rtype::DNSKEY);
+                sets.flat_map(|set| set.records()).map(<[u8]>::to_vec).collect()
+            });
+            zones.push(SignedZone { origin, directory: directory.clone(), keys, served });
         }
     }
     match wanted {

@@ -227,6 +227,23 @@ struct Entry {
     version: Version,
     /// The files that it was read from. Empty if they are to be read again in any case.
     files: Vec<(PathBuf, Option<Stamp>)>,
+    /// Why the version is not what files and keys say, if that is so.
+    problem: Option<String>,
+    /// What whoever had it read should know.
+    warning: Option<String>,
+}
+
+impl Entry {
+    /// A zone that was read from these files.
+    fn read(spec: &ZoneSpec, version: Version, files: Vec<(PathBuf, Option<Stamp>)>) -> Entry {
+        Entry { spec: spec.clone(), version, files, problem: None, warning: None }
+    }
+
+    /// A zone whose files or keys cannot be used.
+    fn failed(spec: &ZoneSpec, version: Version, problem: String) -> Entry {
+        let problem = Some(problem);
+        Entry { spec: spec.clone(), version, files: Vec::new(), problem, warning: None }
+    }
 }
 
 impl Loaded {
@@ -246,10 +263,24 @@ impl Loaded {
         Some((number, &entry.spec.file, &entry.version))
     }
 
+    fn entry(&self, origin: Name<'_>) -> Option<&Entry> {
+        self.zones.iter().rfind(|entry| entry.version.served.origin() == origin)
+    }
+
     /// Whether a zone is not what its files and keys say, as they could not be read or used.
     pub(crate) fn has_failed(&self, origin: Name<'_>) -> bool {
-        let entry = self.zones.iter().rfind(|entry| entry.version.served.origin() == origin);
-        entry.is_none_or(|entry| entry.files.is_empty())
+        self.entry(origin).is_none_or(|entry| entry.problem.is_some())
+    }
+
+    /// What whoever had a zone read should know.
+    pub(crate) fn warning(&self, origin: Name<'_>) -> Option<&str> {
+        self.entry(origin)?.warning.as_deref()
+    }
+
+    /// Why zones are not what their files and keys say.
+    pub(crate) fn problems(&self) -> BTreeMap<NameBuf, String> {
+        let problem = |entry: &Entry| Some((origin_of_version(&entry.version), entry.problem.clone()?));
+        self.zones.iter().filter_map(problem).collect()
     }
 
     /// The same zones, but for those of these numbers.
@@ -292,9 +323,9 @@ impl Loaded {
         targets
     }
 
-    /// Versions whose signatures are renewed, with their numbers, and when to look again.
-    pub(crate) fn renewed(&self) -> (Vec<(usize, Version)>, Duration) {
-        let (mut renewed, mut again) = (Vec::new(), signing::LOOK_MAX);
+    /// Renews signatures that end soon.
+    pub(crate) fn renewed(&self) -> Renewed {
+        let (mut renewed, mut again, mut problems) = (Vec::new(), signing::LOOK_MAX, BTreeMap::new());
         for (number, entry) in self.zones.iter().enumerate() {
             match signing::renew(&entry.version) {
                 Ok((version, wait)) => {
@@ -303,11 +334,13 @@ impl Loaded {
                 }
                 Err(error) => {
                     let origin = entry.version.served.origin();
-                    log::error!("zone {origin}: its signatures are not renewed: {error:#}");
+                    let problem = format!("its signatures are not renewed: {error:#}");
+                    log::error!("zone {origin}: {problem}");
+                    problems.insert(NameBuf::from(origin), problem);
                 }
             }
         }
-        (renewed, again)
+        Renewed { versions: renewed, again, problems }
     }
 
     /// The zones that have data.
@@ -315,10 +348,15 @@ impl Loaded {
         self.catalog.zones().iter().filter_map(|served| served.tree().ok())
     }
 
+    /// The data of a zone, if it has some.
+    pub(crate) fn tree(&self, origin: Name<'_>) -> Option<&Zone> {
+        let zone = self.catalog.find(origin).filter(|zone| zone.origin() == origin)?;
+        zone.tree().ok()
+    }
+
     /// The serial of a zone; `None` if it has no data.
     pub(crate) fn serial(&self, origin: Name<'_>) -> Option<u32> {
-        let zone = self.catalog.find(origin).filter(|zone| zone.origin() == origin)?;
-        zone.tree().ok().map(Zone::serial)
+        self.tree(origin).map(Zone::serial)
     }
 
     /// What is served of each zone. Of two for one name the later counts.
@@ -340,6 +378,20 @@ impl Loaded {
     pub(crate) fn record_count(&self) -> usize {
         self.trees().map(Zone::record_count).sum()
     }
+}
+
+/// What came of renewing signatures.
+pub(crate) struct Renewed {
+    /// Versions with new signatures, by the numbers of their zones.
+    pub(crate) versions: Vec<(usize, Version)>,
+    /// When to look again.
+    pub(crate) again: Duration,
+    /// Why those of some zones are not renewed.
+    pub(crate) problems: BTreeMap<NameBuf, String>,
+}
+
+fn origin_of_version(version: &Version) -> NameBuf {
+    NameBuf::from(version.served.origin())
 }
 
 /// Which zones are read.
@@ -407,31 +459,29 @@ impl<'a> Earlier<'a> {
         (!entry.files.is_empty() && entry.files.iter().all(is_current)).then_some(entry)
     }
 
-    /// The version that was read, with what differs from the one before.
-    fn next_version(&self, spec: &ZoneSpec, read: Version) -> Version {
+    /// The version that was read, with what differs from the one before, and what whoever had it read should know.
+    fn next_version(&self, spec: &ZoneSpec, read: Version) -> (Version, Option<String>) {
         let before = self.by_spec.get(spec).map(|entry| &entry.version);
         let before = before.and_then(|version| Some((version, version.tree()?, read.tree()?)));
         let Some((before, old, zone)) = before.filter(|(_, old, zone)| old.origin() == zone.origin()) else {
-            return read;
+            return (read, None);
         };
         let (old_serial, serial) = (old.serial(), zone.serial());
-        if is_older(serial, old_serial) {
-            // Nothing else would show why secondary servers ignore a new version.
-            log::warn!("zone {}: {}", zone.origin(), went_back(old_serial, serial));
-        }
-        let difference = || Difference::between(old, zone, History::OCTETS_MAX);
-        let history = match self.histories.then(difference).flatten() {
-            Some(difference) if difference.is_empty() && old_serial == serial => Arc::clone(&before.history),
-            Some(_) if old_serial == serial => {
-                log::warn!("zone {}: {}", zone.origin(), stayed(serial));
-                return read;
-            }
+        // Nothing else would show why secondary servers ignore a new version.
+        let warning = is_older(serial, old_serial).then(|| went_back(old_serial, serial));
+        let has_stayed = old_serial == serial;
+        // Others than secondaries of ours may look at the serial, too.
+        let is_compared = self.histories || has_stayed;
+        let difference = is_compared.then(|| Difference::between(old, zone, History::OCTETS_MAX)).flatten();
+        let history = match difference {
+            Some(difference) if difference.is_nothing() => Arc::clone(&before.history),
+            _ if has_stayed => return (read, Some(stayed(serial))),
             Some(difference) if is_older(old_serial, serial) => {
                 Arc::new(before.history.with(&[Arc::new(difference)]))
             }
-            _ => return read,
+            _ => return (read, warning),
         };
-        Version { history, ..read }
+        (Version { history, ..read }, warning)
     }
 
     /// The data that `spec` named before, or, if its file is another one by now, that of the zone that it should have.
@@ -455,7 +505,7 @@ struct Loading {
 impl Loading {
     fn add(&mut self, spec: &ZoneSpec, earlier: &Earlier<'_>) {
         if let Some(entry) = earlier.unchanged(spec) {
-            return self.push(entry.clone());
+            return self.push(Entry { warning: None, ..entry.clone() });
         }
         self.read += 1;
         let mut disk = Disk::default();
@@ -473,8 +523,11 @@ impl Loading {
                     false => compile_with_lines(zone, &Arc::new(data)),
                 };
                 let read = with_updates(Version::first(served), &spec.file);
-                let version = earlier.next_version(spec, read);
-                self.push(Entry { spec: spec.clone(), version, files: disk.files });
+                let (version, warning) = earlier.next_version(spec, read);
+                if let Some(warning) = &warning {
+                    log::warn!("zone {}: {warning}", version.served.origin());
+                }
+                self.push(Entry { warning, ..Entry::read(spec, version, disk.files) });
             }
             Err(errors) => self.add_failed(spec, &errors, earlier.last_good(spec)),
         }
@@ -491,9 +544,8 @@ impl Loading {
         let origin = NameBuf::from(zone.origin());
         let before = earlier.by_spec.get(spec).map(|entry| &entry.version);
         let source = source_with_updates(zone, &spec.file);
-        let keys = spec.keys.as_deref().unwrap_or(Path::new("."));
-        let (version, files) = match signing::load(source, &spec.file, (keys, spec.denial), before, data) {
-            Ok(version) => (version, files),
+        let entry = match signing::load(source, spec, before, data) {
+            Ok(version) => Entry::read(spec, version, files),
             Err(error) => {
                 self.failed += 1;
                 log::error!("zone {origin} cannot be signed: {error:#}");
@@ -505,10 +557,11 @@ impl Loading {
                     None => log::error!("zone {origin} is answered with SERVFAIL until it can be signed"),
                 }
                 let placeholder = || ServedZone::unavailable(origin, Unavailable::NotReady);
-                (last.unwrap_or_else(|| Version::first(placeholder())), Vec::new())
+                let version = last.unwrap_or_else(|| Version::first(placeholder()));
+                Entry::failed(spec, version, format!("it cannot be signed: {error:#}"))
             }
         };
-        self.push(Entry { spec: spec.clone(), version, files });
+        self.push(entry);
     }
 
     fn push(&mut self, entry: Entry) {
@@ -530,7 +583,8 @@ impl Loading {
             None => log::error!("{}", without_version(spec, errors)),
         }
         if let Some(version) = last_good.or_else(|| placeholder(spec, errors)) {
-            self.zones.push(Entry { spec: spec.clone(), version, files: Vec::new() });
+            let problem = errors.errors.first().map_or_else(|| errors.to_string(), ToString::to_string);
+            self.zones.push(Entry::failed(spec, version, problem));
         }
     }
 }

@@ -18,7 +18,8 @@
 //! | `encrypted.rs`, `encrypted_server.rs` | DNS over TLS, HTTPS and QUIC |
 //! | `guard_config.rs` | cookies and limits of rate |
 //! | `transfers.rs` | who may transfer zones, and with which keys |
-//! | `notify.rs` | NOTIFY to secondaries |
+//! | `notify.rs`, `peer.rs` | NOTIFY to secondaries; how other servers are named |
+//! | `request_log.rs` | log lines about transfers, notices and updates |
 //! | `catalog.rs` | a catalog of the zones that are served from files |
 //! | `secondary/` | zones that are transferred from others |
 //! | `privileges.rs` | which user the server becomes, and what it keeps of root's privileges |
@@ -57,11 +58,13 @@ mod load;
 mod notify;
 mod options;
 mod orders;
+mod peer;
 mod pools;
 mod privileges;
 mod query;
 mod read_once;
 mod reload;
+mod request_log;
 mod resolve;
 mod secondary;
 mod serial;

@@ -52,9 +52,27 @@ pub(crate) struct States {
     pub(crate) frozen: BTreeSet<NameBuf>,
     /// When the version of a secondary zone came from a primary, in seconds since 1970.
     pub(crate) transfers: BTreeMap<NameBuf, u64>,
+    /// Why zones from files are not what their files and keys say.
+    pub(crate) problems: BTreeMap<NameBuf, String>,
+    /// The same about signatures that should have been renewed.
+    pub(crate) not_renewed: BTreeMap<NameBuf, String>,
+    /// Why the last reload changed nothing, if it did not.
+    pub(crate) bad_reload: Option<String>,
+    /// The catalog that is made.
+    pub(crate) catalog: Option<NameBuf>,
     /// Lines and pools, as they were configured.
     pub(crate) lines: Arc<LineSpecs>,
     pub(crate) pools: Arc<[PoolSpec]>,
+}
+
+impl States {
+    /// Why a zone from a file is not what the configuration, its files and its keys say, in one line: the log has the others.
+    pub(crate) fn problem(&self, origin: &NameBuf) -> Option<String> {
+        let own = self.problems.get(origin).or_else(|| self.not_renewed.get(origin)).cloned();
+        let problem =
+            own.or_else(|| Some(format!("the last reload failed: {}", self.bad_reload.as_ref()?)))?;
+        problem.lines().next().map(str::to_owned)
+    }
 }
 
 /// The same, to be asked from any thread.

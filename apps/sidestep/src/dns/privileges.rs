@@ -5,6 +5,8 @@
 
 use std::ffi::CString;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use anyhow::{Context, bail};
 use nix::unistd::{Uid, User, initgroups, setresgid, setresuid};
@@ -115,6 +117,21 @@ pub(super) fn explain_denial(error: io::Error) -> io::Error {
         }
         _ => error,
     }
+}
+
+/// The same of a file that is to be written.
+pub(super) fn explain_write_denial(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            io::Error::new(error.kind(), format!("user {} is not allowed to write it", own_name()))
+        }
+        _ => error,
+    }
+}
+
+/// Whether everybody on this host may read a file.
+pub(super) fn is_readable_by_all(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
 }
 
 pub(super) fn own_name() -> String {

@@ -1,6 +1,6 @@
 //! SIGHUP: zones and the choices about answers anew, while the server answers from what it has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::sync::Arc;
 use std::thread;
@@ -21,7 +21,7 @@ use super::encrypted_server::EncryptedServer;
 use super::events::{Event, Events};
 use super::health::{Checker, Health};
 use super::load::{Choice, Loaded};
-use super::notify::{Notifier, Target};
+use super::notify::{Announcement, Notifier};
 use super::options::Serve;
 use super::orders::{Order, SharedStates};
 use super::pools::Pools;
@@ -101,12 +101,19 @@ impl Reloads<'_> {
         }
         match self.try_begin() {
             Ok(()) => self.is_loading = true,
-            Err(error) => log::error!("reload failed, and nothing changed: {error:#}"),
+            Err(error) => self.fail(&format!("{error:#}")),
         }
+    }
+
+    /// Says that a reload changed nothing.
+    fn fail(&self, why: &str) {
+        log::error!("reload failed, and nothing changed: {why}");
+        self.states.with(|states| states.bad_reload = Some(why.to_owned()));
     }
 
     fn try_begin(&self) -> anyhow::Result<()> {
         let config = Config::resolve(self.options)?;
+        config.warnings().iter().for_each(|warning| log::warn!("{warning}"));
         self.name_what_stays(&config);
         self.events
             .load(config, Some(Arc::clone(&self.loaded)), self.choice(None), self.health.clone())
@@ -137,8 +144,11 @@ impl Reloads<'_> {
     fn finish(&mut self, config: &Config, replacement: Loaded) {
         self.is_loading = false;
         if replacement.zone_count() == 0 && self.loaded.zone_count() > 0 {
-            log::error!("reload failed, and nothing changed: no zone would be left to serve");
+            self.fail("no zone would be left to serve");
         } else {
+            if self.ordered.is_none() {
+                self.states.with(|states| states.bad_reload = None);
+            }
             self.publish(config, replacement);
         }
         if let Some(order) = self.ordered.take() {
@@ -187,8 +197,17 @@ impl Reloads<'_> {
             let replacement = self.loaded.with(versions);
             self.replace(replacement);
         }
-        answers.into_iter().for_each(|(update, code)| update.answer(code));
+        for (update, code) in answers {
+            self.log_update(&update, code);
+            update.answer(code);
+        }
         self.engines.iter().for_each(EngineHandle::wake);
+    }
+
+    fn log_update(&self, update: &Pending, code: Rcode) {
+        let (origin, client) = (update.request.origin(), update.request.client());
+        let line = format!("zone {origin}: update of {client}: {}", code.name());
+        self.shared.requests.done(&line);
     }
 
     /// The codes of the answers to updates of one zone, and its next version with its number.
@@ -213,12 +232,13 @@ impl Reloads<'_> {
             self.renewal = Instant::now() + WHILE_LOADING;
             return;
         }
-        let (renewed, again) = self.loaded.renewed();
-        if !renewed.is_empty() {
-            let replacement = self.loaded.with(renewed);
+        let renewed = self.loaded.renewed();
+        if !renewed.versions.is_empty() {
+            let replacement = self.loaded.with(renewed.versions);
             self.replace(replacement);
         }
-        self.renewal = Instant::now() + again;
+        self.states.with(|states| states.not_renewed = renewed.problems);
+        self.renewal = Instant::now() + renewed.again;
     }
 
     /// Carries out a change of secondary zones, and those that wait behind it: of ten thousand zones of a catalog each would cost as much as all.
@@ -251,11 +271,10 @@ impl Reloads<'_> {
         }
         let publication = publication(&self.current, &self.loaded, &self.shared);
         let old_publication = self.published.swap(Arc::new(publication));
-        let transfers = &self.current.transfers;
-        let targets = new
-            .iter()
-            .flat_map(|origin| transfers.targets_of_secondary(origin.as_name(), &self.shared.members));
-        self.notifier.start(targets.collect());
+        let zones = new.iter().filter_map(|origin| self.shared.secondaries.get(origin)?.tree());
+        let (transfers, members) = (&self.current.transfers, &self.shared.members);
+        let announcements = zones.flat_map(|zone| transfers.announcements_of_secondary(zone, members));
+        self.notifier.start(announcements.collect());
         wait_until_unused(&old_publication);
         drop((old_publication, old));
     }
@@ -270,7 +289,11 @@ impl Reloads<'_> {
     /// Has tools know which lines and pools there are.
     pub(crate) fn tell_configuration(&self) {
         let (lines, pools) = (Arc::new(self.current.lines.clone()), Arc::clone(&self.current.pools));
-        self.states.with(|states| (states.lines, states.pools) = (lines, pools));
+        self.states.with(|states| {
+            (states.lines, states.pools) = (lines, pools);
+            states.catalog = self.current.transfers.catalog.as_ref().map(|spec| spec.origin.clone());
+            states.problems = self.loaded.problems();
+        });
     }
 
     fn pools(&self) -> Pools {
@@ -285,22 +308,25 @@ impl Reloads<'_> {
 
     fn publish(&mut self, config: &Config, replacement: Loaded) {
         self.current = config.clone();
-        self.tell_configuration();
         // Pools may be others, and hosts may have changed while zones were read.
         let replacement = replacement.with_pools(&self.pools()).unwrap_or(replacement);
         self.current.transfers.secondaries.clone_from(&self.running.transfers.secondaries);
-        let targets = self.replace_catalog(&replacement);
+        let announcements = self.replace_catalog(&replacement);
         let spec = config.query_log.as_ref();
         let old_log = QueryLog::follow(&mut self.shared.query_log, spec, Role::Authority)
             .inspect_err(|error| log::error!("the query log stays as it was: {error:#}"));
+        let [before, names] = [&*self.loaded, &replacement].map(names_of);
         self.replace(replacement);
+        self.tell_configuration();
         drop(old_log); // Nobody notes anything there any more.
-        self.notifier.start(targets);
+        self.notifier.start(announcements);
         self.states.with(|states| states.frozen.retain(|zone| self.loaded.find(zone.as_name()).is_some()));
         let taken = Notice::Taken(taken(config, &self.loaded));
         if !self.running.transfers.secondaries.is_empty() && self.shared.notices.try_send(taken).is_err() {
             log::error!("catalogs do not know of new zones: too many notices wait, send SIGHUP again");
         }
+        log_changes("zones that this reload brings", names.difference(&before));
+        log_changes("zones that this reload takes away", before.difference(&names));
         let loaded = &self.loaded;
         let failed = counted(loaded.failed, "zone file");
         let (served, read) = (what_is_served(loaded), loaded.read);
@@ -310,7 +336,7 @@ impl Reloads<'_> {
     fn replace(&mut self, replacement: Loaded) {
         let old_publication =
             self.published.swap(Arc::new(publication(&self.current, &replacement, &self.shared)));
-        self.notifier.start(self.current.transfers.targets(&self.loaded, &replacement));
+        self.notifier.start(self.current.transfers.announcements(&self.loaded, &replacement));
         let old_zones = mem::replace(&mut self.loaded, Arc::new(replacement));
         self.check_hosts();
         wait_until_unused(&old_publication);
@@ -319,15 +345,17 @@ impl Reloads<'_> {
 }
 
 impl Reloads<'_> {
-    /// Makes the catalog anew if there are other zones; who is to hear of that.
-    fn replace_catalog(&mut self, replacement: &Loaded) -> Vec<Target> {
+    /// Makes the catalog anew if there are other zones; what is to be said of that.
+    fn replace_catalog(&mut self, replacement: &Loaded) -> Vec<Announcement> {
         let Some(spec) = &self.current.transfers.catalog else {
             self.shared.catalog = None;
             return Vec::new();
         };
         let Some(next) = spec.next(replacement, self.shared.catalog.as_ref()) else { return Vec::new() };
+        let announcements =
+            next.tree().map(|zone| self.current.transfers.announcements_of_catalog(spec, zone));
         self.shared.catalog = Some(next);
-        spec.targets()
+        announcements.unwrap_or_default()
     }
 }
 
@@ -356,7 +384,9 @@ impl Reloads<'_> {
                 .map_err(|_| format!("zone {origin}: too many notices of primaries wait, try again later"));
         }
         let Some((_, file, held)) = self.loaded.find(origin.as_name()) else {
-            return Err(format!("zone {origin} is not served from a file"));
+            return Err(format!(
+                "there is no zone {origin} from a file here: one that is new in the configuration comes with SIGHUP"
+            ));
         };
         if self.is_loading {
             return Err("zones are being read already: try again when the log says that they are".to_owned());
@@ -389,11 +419,33 @@ impl Reloads<'_> {
                 let thawed = order.action == ZoneAction::Thaw
                     && self.states.with(|states| states.frozen.remove(origin));
                 let what = if thawed { "read and thawed" } else { "read" };
-                Ok(format!("zone {origin} is {what}: serial {serial}"))
+                let warning = self.loaded.warning(origin.as_name());
+                let warning = warning.map(|warning| format!("\nwarning: {warning}")).unwrap_or_default();
+                Ok(format!("zone {origin} is {what}: serial {serial}{warning}"))
             }
-            _ => Err(format!("zone {origin} cannot be read, and is served as it was: the log says why")),
+            _ => {
+                let problems = self.loaded.problems();
+                let why = problems.get(origin).map_or("the log says why", String::as_str);
+                Err(format!("zone {origin} cannot be read, and is served as it was: {why}"))
+            }
         };
         order.answer(outcome);
+    }
+}
+
+fn names_of(loaded: &Loaded) -> BTreeSet<NameBuf> {
+    loaded.specs().map(|(_, origin)| NameBuf::from(origin)).collect()
+}
+
+/// Names zones, as many as a line takes.
+fn log_changes<'z>(what: &str, zones: impl Iterator<Item = &'z NameBuf>) {
+    const NAMES_MAX: usize = 20;
+    let mut names: Vec<String> = zones.map(ToString::to_string).collect();
+    let more = names.len().saturating_sub(NAMES_MAX);
+    names.truncate(NAMES_MAX);
+    let and_more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    if !names.is_empty() {
+        log::info!("{what}: {}{and_more}", names.join(", "));
     }
 }
 

@@ -32,6 +32,7 @@ use super::notify::Notifier;
 use super::options::{ResponderKind, Serve};
 use super::orders::SharedStates;
 use super::reload::Reloads;
+use super::request_log::RequestLog;
 use super::secondary::{Notice, Prepared};
 use super::stats;
 use super::tcp::{self, TcpHandle};
@@ -61,7 +62,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         bail!("none of the zones could be loaded");
     }
     let taken = taken(&config, &loaded);
-    let prepared = secondary::prepare(&config.transfers.secondaries, &config.transfers.keys, &taken);
+    let prepared = secondary::prepare(&config.transfers.secondaries, &taken);
     let (notices, heard) = sync_channel(secondary::NOTICES_MAX);
     let shared = Shared::new(&config, &loaded, &prepared, notices, events.updates())?;
     let published = Arc::new(ArcSwap::from_pointee(publication(&config, &loaded, &shared)));
@@ -72,7 +73,10 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     let tcp = start_tcp(&config, &published, &admission)?;
     let over_tls = start_encrypted(over_tls, &published)?;
     let devices = Devices::open(&config, bound, &handles, tcp.as_ref().map(|tcp| &tcp.handle))?;
+    config.warnings().iter().for_each(|warning| log::warn!("{warning}"));
     let (states, health) = (SharedStates::default(), Health::default());
+    let confirmed = prepared.iter().filter_map(Prepared::confirmed_at);
+    states.with(|states| states.transfers.extend(confirmed));
     let of_engines = engines.iter().flat_map(|engine| &engine.counters);
     let of_tcp = tcp.iter().map(|tcp| &tcp.counters);
     let sources = stats::Sources {
@@ -95,10 +99,11 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
 
     if !prepared.is_empty() {
         let channel = (shared.notices.clone(), heard);
-        secondary::start(prepared, taken, events.publisher(), channel)
+        let keys = config.transfers.keys.clone();
+        secondary::start(prepared, (taken, keys), events.publisher(), channel)
             .context("starting threads for secondary zones")?;
     }
-    let ready = ready_line(&config, &loaded, &devices, engines.len());
+    let ready = ready_line(&config, (&loaded, shared.secondaries.len()), &devices, engines.len());
     log::info!("{ready}{}", over_tls.as_ref().map(|(server, _)| addresses_of(server)).unwrap_or_default());
     systemd::notify_ready();
     let mut reloads = Reloads {
@@ -191,6 +196,8 @@ pub(crate) struct Shared {
     pub(crate) members: BTreeMap<NameBuf, Arc<SecondarySpec>>,
     /// Where answers are noted, if they are.
     pub(crate) query_log: Option<QueryLog>,
+    /// Where requests of others are logged.
+    pub(crate) requests: Arc<RequestLog>,
     /// Where updates go.
     pub(crate) updates: Queue,
     /// Where notices of primaries go.
@@ -217,6 +224,7 @@ impl Shared {
             catalog: config.transfers.catalog.as_ref().and_then(|spec| spec.next(loaded, None)),
             members: secondary::members(secondaries),
             query_log,
+            requests: Arc::default(),
             updates,
             notices,
             chance: Chance::draw()?,
@@ -267,9 +275,17 @@ fn addresses_of(server: &EncryptedServer) -> String {
     server.addresses().iter().map(|address| format!(", {}", encrypted::show(address))).collect()
 }
 
-fn ready_line(config: &Config, loaded: &Loaded, devices: &Devices, engines: usize) -> String {
+fn ready_line(
+    config: &Config,
+    (loaded, secondaries): (&Loaded, usize),
+    devices: &Devices,
+    engines: usize,
+) -> String {
     let what = match config.responder {
-        ResponderKind::Dns => what_is_served(loaded),
+        ResponderKind::Dns => match secondaries {
+            0 => what_is_served(loaded),
+            count => format!("{}, {}", what_is_served(loaded), counted(count, "secondary zone")),
+        },
         ResponderKind::Echo => "an echo responder".to_owned(),
     };
     format!("ready: {what}, {}, {}", devices.describe(), counted(engines, "engine"))

@@ -4,6 +4,8 @@
 //! It follows what the owner's file and updates say, the keys and the time.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -81,19 +83,18 @@ impl SignSets for ViewSigner {
     }
 }
 
-/// The signed version of a zone that was read, whose owner's file is `file`, with the keys in `directory`. `before` is what is served; `data` is what
-/// views have.
+/// The signed version of a zone that was read, as `spec` has it signed. `before` is what is served; `data` is what views have.
 ///
 /// # Errors
 /// The zone cannot be signed. What is served stays good for as long as its signatures.
 pub(crate) fn load(
     source: Zone,
-    file: &Path,
-    (directory, denial): (&Path, DenialBy),
+    spec: &ZoneSpec,
     before: Option<&Version>,
     data: &LineData,
 ) -> anyhow::Result<Version> {
-    let signed = signed_file(file);
+    let (directory, denial) = (spec.keys.as_deref().unwrap_or(Path::new(".")), spec.denial);
+    let signed = signed_file(&spec.file);
     let before = before.filter(|version| version.served.origin() == source.origin());
     let made = before.and_then(|version| version.signing.as_ref()).map(|signing| Arc::clone(&signing.made));
     let before = before.and_then(|version| Some((version.clone(), version.signing.as_ref()?.is_unsaved)));
@@ -101,7 +102,7 @@ pub(crate) fn load(
         Some(held) => Some(held),
         None => read_signed(&signed, source.origin())?.map(|version| (version, false)),
     };
-    let keys = keys_for(source.origin(), directory, held.is_some())?;
+    let keys = keys_for(source.origin(), spec, held.is_some())?;
     let keys = Arc::new(keys);
     let signing = |source, is_unsaved| Signing {
         source,
@@ -144,11 +145,51 @@ pub(crate) fn last_signed(file: &Path, origin: Name<'_>) -> Option<Version> {
     read_signed(&signed_file(file), origin).ok().flatten()
 }
 
-/// Where the signed version of a zone lies whose owner's file is `file`.
+/// Where the signed version of a zone lies whose owner's file is `file`. BIND has its own at the same place, in a form of its own (`raw`), and may
+/// need it again: ours has another name there, and keeps it.
 fn signed_file(file: &Path) -> PathBuf {
-    let mut name = file.file_name().unwrap_or_default().to_owned();
-    name.push(".signed");
-    file.with_file_name(name)
+    let with = |ending: &str| {
+        let mut name = file.file_name().unwrap_or_default().to_owned();
+        name.push(ending);
+        file.with_file_name(name)
+    };
+    let (usual, other) = (with(".signed"), with(".sidestep-signed"));
+    if other.exists() || is_raw(&usual) { other } else { usual }
+}
+
+/// Whether a file begins like those of BIND in its form `raw`, with the number 2 in four octets; no text does.
+fn is_raw(file: &Path) -> bool {
+    let mut head = [0; 4];
+    let read = File::open(file).and_then(|mut file| file.read_exact(&mut head));
+    read.is_ok() && head == 2u32.to_be_bytes()
+}
+
+/// What a start would have to say about the keys and the signed version of a zone, before there is one: an error, or a warning.
+pub(crate) fn look(origin: Name<'_>, spec: &ZoneSpec) -> Result<Option<String>, String> {
+    let Some(directory) = &spec.keys else { return Ok(None) };
+    let in_full = |error: anyhow::Error| format!("{error:#}");
+    let was_signed = read_signed(&signed_file(&spec.file), origin).map_err(in_full)?.is_some();
+    let keys = key_files::read(origin, directory).map_err(in_full)?;
+    match keys.keys() {
+        [] if was_signed || !spec.makes_keys => Err(no_keys(origin, spec, was_signed)),
+        [] => Ok(Some(format!(
+            "there is no key of it in {}: the start makes one. If the parent has a DS record already, bring the key that it is of \
+             instead: all answers would be bogus",
+            directory.display()
+        ))),
+        _ => keys.at(unix_time()).map(|_| None).map_err(|error| error.to_string()),
+    }
+}
+
+fn no_keys(origin: Name<'_>, spec: &ZoneSpec, was_signed: bool) -> String {
+    let directory = spec.keys.as_deref().unwrap_or(Path::new(".")).display();
+    let why = match was_signed {
+        true => "the zone was signed before: bring its keys there",
+        false => {
+            "new-keys = false says that none is made: bring its keys there, or, if the parent has no DS record, remove that option"
+        }
+    };
+    format!("there is no key of {origin} in the directory {directory}, and {why}")
 }
 
 fn read_signed(file: &Path, origin: Name<'_>) -> anyhow::Result<Option<Version>> {
@@ -271,14 +312,15 @@ pub(crate) fn renew(held: &Version) -> anyhow::Result<(Option<Version>, Duration
 }
 
 /// The keys of a zone. One that was never signed gets its first key.
-fn keys_for(origin: Name<'_>, directory: &Path, was_signed: bool) -> anyhow::Result<KeySet> {
+fn keys_for(origin: Name<'_>, spec: &ZoneSpec, was_signed: bool) -> anyhow::Result<KeySet> {
+    let directory = spec.keys.as_deref().unwrap_or(Path::new("."));
     let keys = key_files::read(origin, directory)?;
     if !keys.keys().is_empty() {
         return Ok(keys);
     }
-    if was_signed {
+    if was_signed || !spec.makes_keys {
         // Another key would break the chain of trust that the parent has begun.
-        bail!("{} has none of its keys, though the zone was signed before", directory.display());
+        bail!(no_keys(origin, spec, was_signed));
     }
     let stem = key_files::generate(origin, directory, Role::KeySigning, Times::first(unix_time()))?;
     log::info!("zone {origin}: a key was made, {}", stem.display());

@@ -20,6 +20,7 @@ use observe::protocol::{ExplainRequest, Reply, Request, ZoneAction};
 use observe::report::{Count, PoolHealth, ZoneReport, ZoneVersion};
 use observe::{ControlSocket, Program, Subject};
 
+use super::check::place_of;
 use super::explain::{self, Asked};
 use super::health::{Health, State, Target};
 use super::load::addresses_at;
@@ -78,7 +79,10 @@ impl Subject for Sources {
         let origin = parse_origin(name)?;
         match action {
             ZoneAction::Check => self.check(&origin),
-            action => self.orders.carry_out(origin, action).map(|said| vec![said]),
+            action => {
+                let said = self.orders.carry_out(origin, action)?;
+                Ok(said.lines().map(str::to_owned).collect())
+            }
         }
     }
 
@@ -103,9 +107,10 @@ impl Sources {
     /// What works badly in a zone as it is served.
     fn check(&self, origin: &NameBuf) -> Result<Vec<String>, String> {
         let catalog = Arc::clone(&self.published.load().catalog);
-        let found = findings(tree_of(&catalog, origin)?, unix_time() as u32);
+        let tree = tree_of(&catalog, origin)?;
+        let found = findings(tree, unix_time() as u32);
         let lines: Vec<String> =
-            found.map(|found| format!("{origin} {}: warning: {}", found.owner, found.kind)).collect();
+            found.map(|found| format!("{}: warning: {}", place_of(tree, &found.owner), found.kind)).collect();
         let nothing = || vec![format!("zone {origin}: nothing to report")];
         Ok(if lines.is_empty() { nothing() } else { lines })
     }
@@ -125,9 +130,16 @@ impl Sources {
             last_transfer,
             health: self.health_of(zone),
         });
-        let policy = published.transfers.policy.zones.get(&origin);
-        let is_secondary = policy.is_some_and(|policy| !policy.primaries.is_empty());
-        ZoneReport { zone: origin.to_string(), is_secondary, version }
+        let is_secondary = is_secondary(published, &origin);
+        let problem = self.problem(published, &origin);
+        let is_catalog = self.states.with(|states| states.catalog.as_ref() == Some(&origin));
+        ZoneReport { zone: origin.to_string(), is_secondary, is_catalog, version, problem }
+    }
+
+    /// Why a zone is not what the configuration, its files and its keys say.
+    fn problem(&self, published: &Published, origin: &NameBuf) -> Option<String> {
+        let problem = self.states.with(|states| states.problem(origin));
+        problem.filter(|_| !is_secondary(published, origin))
     }
 
     /// What is counted beside engines and devices: DNS over all cores together, the steering program, and TCP.
@@ -156,8 +168,8 @@ impl Sources {
 
     /// How many zones there are and have no data, and what is known of the first of them.
     fn zone_counts(&self) -> Vec<(String, u64)> {
-        let catalog = Arc::clone(&self.published.load().catalog);
-        let zones = catalog.zones();
+        let published = self.published.load_full();
+        let zones = published.catalog.zones();
         let unavailable = zones.iter().filter(|zone| zone.tree().is_err()).count();
         let mut counts = vec![
             ("zones".to_owned(), zones.len() as u64),
@@ -168,6 +180,7 @@ impl Sources {
                 counts.push((format!("zone_{name}{{zone=\"{}\"}}", zone.origin()), value));
             };
             add("is_served", zone.tree().is_ok().into());
+            add("has_problem", self.problem(&published, &NameBuf::from(zone.origin())).is_some().into());
             let Ok(tree) = zone.tree() else { continue };
             add("serial", tree.serial().into());
             add("records", tree.record_count() as u64);
@@ -204,6 +217,11 @@ impl Sources {
         }
         (health.addresses > 0).then_some(health)
     }
+}
+
+fn is_secondary(published: &Published, origin: &NameBuf) -> bool {
+    let policy = published.transfers.policy.zones.get(origin);
+    policy.is_some_and(|policy| !policy.primaries.is_empty())
 }
 
 fn parse_origin(name: &str) -> Result<NameBuf, String> {

@@ -15,6 +15,7 @@ use dns_zone::text::ZoneTextErrors;
 use dns_zone::{Changed, Zone};
 
 use super::config::ZoneSpec;
+use super::privileges::explain_write_denial;
 use super::version::{Version, write_zone_to};
 use super::{journal, load};
 
@@ -124,7 +125,7 @@ fn temporary(path: &Path) -> PathBuf {
 }
 
 fn write_to(path: &Path, zone: &Zone) -> io::Result<()> {
-    let mut file = File::create(path)?;
+    let mut file = File::create(path).map_err(explain_write_denial)?;
     write_zone_to(zone, &mut file)?;
     file.sync_all()
 }

@@ -10,14 +10,16 @@ use anyhow::{Context, anyhow, bail};
 use dns_client::{TransferTls, Trust};
 use dns_server::TransferService;
 use dns_transfer::{AccessList, Algorithm, Allowed, Key, Keys, Policy, Prefix, Who, ZonePolicy};
-use dns_wire::{Name, NameBuf};
+use dns_wire::NameBuf;
+use dns_zone::Zone;
 
 use super::catalog::CatalogSpec;
-use super::config::{Config, ZoneSpec, in_range, parse_address, parse_domain};
+use super::config::{Config, ZoneSpec, in_range, parse_domain};
 use super::config_file::{ConfigFile, KeyTable, SecondaryTable, ZoneTable};
 use super::load::{self, Loaded};
-use super::notify::Target;
-use super::privileges::explain_denial;
+use super::notify::{Announcement, Target};
+use super::peer::{Peer, known_key, peers};
+use super::privileges::{self, explain_denial};
 use super::secondary::Notice;
 use super::service::Shared;
 
@@ -28,7 +30,11 @@ const TLS_PORT: u16 = 853;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Transfers {
     pub(crate) keys: Keys,
+    /// Files with secrets that everybody may read.
+    pub(crate) exposed: Vec<PathBuf>,
     allow_transfer: AccessList,
+    /// Who hears of changes of zones that name nobody of their own.
+    notify: Vec<Peer>,
     /// Outgoing transfers at once.
     pub(crate) max: usize,
     /// Zones that are transferred from others.
@@ -45,27 +51,25 @@ pub(crate) struct ZoneTransfers {
     allow_transfer: Option<AccessList>,
     /// Who may change it.
     allow_update: AccessList,
-    /// Who hears of its changes.
-    notify: Vec<SocketAddr>,
+    /// Who hears of its changes, in place of those who hear of all.
+    notify: Option<Vec<Peer>>,
 }
 
 /// A zone that is transferred from others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SecondarySpec {
     pub(crate) origin: NameBuf,
-    pub(crate) primaries: Vec<SocketAddr>,
-    /// Name of the key that requests are signed with.
-    pub(crate) key: Option<NameBuf>,
+    pub(crate) primaries: Vec<Peer>,
     /// How primaries are asked by TLS, if they are.
     pub(crate) tls: Option<Arc<TransferTls>>,
     pub(crate) file: Option<PathBuf>,
     allow_transfer: Option<AccessList>,
-    /// Who hears of new versions.
-    notify: Vec<SocketAddr>,
+    /// Who hears of new versions, in place of those who hear of all.
+    notify: Option<Vec<Peer>>,
     /// Whether it names other zones (RFC 9432), to be had from the same primaries.
     pub(crate) is_catalog: bool,
     /// The directory of those zones' files.
-    members: Option<PathBuf>,
+    pub(crate) members: Option<PathBuf>,
     /// The catalog that has brought it.
     pub(crate) membership: Option<Membership>,
 }
@@ -78,6 +82,11 @@ pub(crate) struct Membership {
 }
 
 impl SecondarySpec {
+    /// The addresses of its primaries.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        self.primaries.iter().map(|primary| primary.address).collect()
+    }
+
     /// A zone of this catalog, with all that the catalog has, apart from its file.
     pub(crate) fn member(&self, origin: NameBuf, label: Box<[u8]>) -> SecondarySpec {
         let file = self.members.as_ref().map(|directory| directory.join(file_name(&origin)));
@@ -102,14 +111,19 @@ fn file_name(origin: &NameBuf) -> String {
 impl Transfers {
     /// Checks what the file says. Relative paths start at `directory`.
     pub(crate) fn resolve(file: &ConfigFile, directory: &Path) -> anyhow::Result<Transfers> {
-        let mut keys = Keys::default();
+        let (mut keys, mut exposed) = (Keys::default(), Vec::new());
         for table in &file.keys {
-            let key = read_key(table, directory).with_context(|| format!("key {:?}", table.name))?;
+            let key =
+                read_key(table, directory, &mut exposed).with_context(|| format!("key {:?}", table.name))?;
+            if keys.get(key.name()).is_some() {
+                bail!("key {:?}: there are two of this name: remove one of them", table.name);
+            }
             keys.insert(key);
         }
         let max = file.transfers_max.unwrap_or(100);
         in_range("transfers-max", max as u64, 1, 100_000)?;
         let allow_transfer = access_list("allow-transfer", &file.allow_transfer, &keys)?;
+        let notify = peers("notify", &file.notify, 53, &keys)?;
         let secondaries = file.secondaries.iter().map(|table| {
             let spec = secondary(table, &keys, directory);
             spec.map(Arc::new).with_context(|| format!("secondary {:?}", table.zone))
@@ -121,7 +135,16 @@ impl Transfers {
         if let Some(spec) = secondaries.iter().find(|spec| is_other(spec)) {
             bail!("catalog: {} is the name of a [[secondary]], too: give it another one", spec.origin);
         }
-        Ok(Transfers { keys, allow_transfer, max, secondaries, catalog, zones: HashMap::new() })
+        Ok(Transfers {
+            keys,
+            exposed,
+            allow_transfer,
+            notify,
+            max,
+            secondaries,
+            catalog,
+            zones: HashMap::new(),
+        })
     }
 
     /// Adds what a zone has of its own.
@@ -130,7 +153,7 @@ impl Transfers {
         let list = |texts| access_list("allow-transfer", texts, &self.keys);
         let allow_transfer = allow_transfer.map(list).transpose()?;
         let allow_update = access_list("allow-update", &table.allow_update, &self.keys)?;
-        let notify = addresses("notify", &table.notify, 53)?;
+        let notify = own_peers(table.notify.as_deref(), &self.keys)?;
         self.zones.insert(spec.clone(), ZoneTransfers { allow_transfer, allow_update, notify });
         Ok(())
     }
@@ -141,28 +164,42 @@ impl Transfers {
         own.chain([&self.allow_transfer]).any(|list| !list.0.is_empty())
     }
 
-    /// Who is to hear of zones whose serial in `new` is another one than in `old`.
-    pub(crate) fn targets(&self, old: &Loaded, new: &Loaded) -> Vec<Target> {
-        let mut targets = Vec::new();
+    /// What is to be said of zones whose serial in `new` is another one than in `old`.
+    pub(crate) fn announcements(&self, old: &Loaded, new: &Loaded) -> Vec<Announcement> {
+        let mut announcements = Vec::new();
         for (spec, origin) in new.specs() {
-            let Some(own) = self.zones.get(spec).filter(|own| !own.notify.is_empty()) else { continue };
-            let serials = [old, new].map(|loaded| loaded.serial(origin));
-            if serials[1].is_some() && serials[0] != serials[1] {
-                targets.extend(targets_of(origin, &own.notify));
+            let own = self.zones.get(spec).and_then(|own| own.notify.as_deref());
+            let peers = own.unwrap_or(&self.notify);
+            let Some(zone) = new.tree(origin).filter(|_| !peers.is_empty()) else { continue };
+            if old.serial(origin) != Some(zone.serial()) {
+                announcements.extend(self.announce(zone, peers));
             }
         }
-        targets
+        announcements
     }
 
-    /// Who is to hear of another version of a secondary zone, which may be one of those that catalogs have brought.
-    pub(crate) fn targets_of_secondary(
+    /// What is to be said of another version of a secondary zone, which may be one of those that catalogs have brought.
+    pub(crate) fn announcements_of_secondary(
         &self,
-        origin: Name<'_>,
+        zone: &Zone,
         members: &BTreeMap<NameBuf, Arc<SecondarySpec>>,
-    ) -> Vec<Target> {
-        let specs = self.secondaries.iter().filter(|spec| spec.origin.as_name() == origin);
-        let specs = specs.chain(members.get(&NameBuf::from(origin)));
-        specs.flat_map(|spec| targets_of(origin, &spec.notify)).collect()
+    ) -> Vec<Announcement> {
+        let specs = self.secondaries.iter().filter(|spec| spec.origin.as_name() == zone.origin());
+        let specs = specs.chain(members.get(&NameBuf::from(zone.origin())));
+        specs.flat_map(|spec| self.announce(zone, spec.notify.as_ref().unwrap_or(&self.notify))).collect()
+    }
+
+    /// What is to be said of another version of the catalog that is made.
+    pub(crate) fn announcements_of_catalog(&self, spec: &CatalogSpec, zone: &Zone) -> Vec<Announcement> {
+        self.announce(zone, spec.notify.as_ref().unwrap_or(&self.notify)).collect()
+    }
+
+    fn announce(&self, zone: &Zone, peers: &[Peer]) -> impl Iterator<Item = Announcement> {
+        peers.iter().map(move |peer| {
+            let target = Target { origin: NameBuf::from(zone.origin()), peer: peer.clone() };
+            let key = peer.key.as_ref().and_then(|name| self.keys.get(name.as_name())).cloned();
+            Announcement::new(target, zone, key)
+        })
     }
 
     /// What responders go by, for the zones that are loaded.
@@ -173,7 +210,8 @@ impl Transfers {
             Some((NameBuf::from(origin), ZonePolicy { allow_transfer, allow_update, primaries: Vec::new() }))
         });
         let secondaries = self.secondaries.iter().chain(shared.members.values()).map(|spec| {
-            let primaries = spec.primaries.iter().map(|primary| (primary.ip(), spec.key.clone())).collect();
+            let primaries =
+                spec.primaries.iter().map(|primary| (primary.address.ip(), primary.key.clone())).collect();
             let allow_transfer = spec.allow_transfer.clone();
             (spec.origin.clone(), ZonePolicy { allow_transfer, primaries, ..ZonePolicy::default() })
         });
@@ -195,12 +233,9 @@ impl Transfers {
     }
 }
 
-pub(crate) fn targets_of(origin: Name<'_>, addresses: &[SocketAddr]) -> impl Iterator<Item = Target> {
-    addresses.iter().map(move |address| Target { origin: NameBuf::from(origin), address: *address })
-}
-
-pub(crate) fn addresses(what: &'static str, texts: &[String], port: u16) -> anyhow::Result<Vec<SocketAddr>> {
-    texts.iter().map(|text| Ok(parse_address(what, text, port)?)).collect()
+/// Who hears of a zone, if it says so itself.
+pub(crate) fn own_peers(texts: Option<&[String]>, keys: &Keys) -> anyhow::Result<Option<Vec<Peer>>> {
+    texts.map(|texts| peers("notify", texts, 53, keys)).transpose()
 }
 
 /// What responders need besides zones and settings.
@@ -210,7 +245,10 @@ pub(crate) fn service(config: &Config, loaded: &Loaded, shared: &Shared) -> Tran
     let on_notify = Box::new(move |zone, from| drop(notices.try_send(Notice::Notify(Box::new(zone), from))));
     let queue = shared.updates.clone();
     let on_update = Box::new(move |request, reply| queue.push(request, reply));
-    TransferService { policy: config.transfers.policy(loaded, shared), unix_time, on_notify, on_update }
+    let requests = Arc::clone(&shared.requests);
+    let on_special = Box::new(move |policy: &Policy, request: &_| requests.special(policy, request));
+    let policy = config.transfers.policy(loaded, shared);
+    TransferService { policy, unix_time, on_special, on_notify, on_update }
 }
 
 /// A number that nobody outside can guess.
@@ -226,7 +264,12 @@ pub(crate) fn unix_time() -> u64 {
 pub(crate) fn access_list(option: &'static str, texts: &[String], keys: &Keys) -> anyhow::Result<AccessList> {
     let who = |text: &str| {
         if let Some(prefix) = Prefix::from_text(text) {
-            return Ok(Who::Address(prefix));
+            return match prefix.without_rest() {
+                None => Ok(Who::Address(prefix)),
+                Some(without) => Err(anyhow!(
+                    "{option}: {text:?} has bits beyond its length: write \"{without}\", or the address alone"
+                )),
+            };
         }
         let name = parse_domain(option, text)?;
         match keys.get(name.as_name()) {
@@ -243,7 +286,8 @@ pub(crate) fn access_list(option: &'static str, texts: &[String], keys: &Keys) -
     allowed.collect::<anyhow::Result<_>>().map(AccessList)
 }
 
-fn read_key(table: &KeyTable, directory: &Path) -> anyhow::Result<Key> {
+/// `exposed` gets the file of its secret, if everybody may read it.
+fn read_key(table: &KeyTable, directory: &Path, exposed: &mut Vec<PathBuf>) -> anyhow::Result<Key> {
     let name = parse_domain("name", &table.name)?;
     let algorithm = table.algorithm.as_deref().unwrap_or("hmac-sha256");
     let algorithm = Algorithm::from_text(algorithm).ok_or_else(|| {
@@ -254,6 +298,7 @@ fn read_key(table: &KeyTable, directory: &Path) -> anyhow::Result<Key> {
         (None, Some(file)) => {
             let path: PathBuf = directory.join(file);
             let text = std::fs::read_to_string(&path).map_err(explain_denial);
+            exposed.extend(privileges::is_readable_by_all(&path).then(|| path.clone()));
             text.with_context(|| format!("reading {}", path.display()))?
         }
         _ => bail!("expected either secret or secret-file"),
@@ -283,17 +328,16 @@ fn decode_base64(text: &str) -> Option<Vec<u8>> {
 }
 
 fn secondary(table: &SecondaryTable, keys: &Keys, directory: &Path) -> anyhow::Result<SecondarySpec> {
-    let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
     let tls = transfer_tls(table, directory)?;
     let port = if tls.is_some() { TLS_PORT } else { 53 };
-    let primaries: Vec<_> =
-        addresses("primaries", &table.primaries, port)?.into_iter().map(canonical).collect();
+    let key = table.key.as_deref().map(|text| known_key("key", text, keys)).transpose()?;
+    let mut primaries = peers("primaries", &table.primaries, port, keys)?;
+    for primary in &mut primaries {
+        primary.address.set_ip(primary.address.ip().to_canonical());
+        primary.key = primary.key.take().or_else(|| key.clone());
+    }
     if primaries.is_empty() {
         bail!("primaries: none is named, expected at least one address");
-    }
-    let key = table.key.as_deref().map(|text| parse_domain("key", text)).transpose()?;
-    if let Some(unknown) = key.as_ref().filter(|key| keys.get(key.as_name()).is_none()) {
-        bail!("key: there is no [[key]] of the name {unknown}");
     }
     if table.members.is_some() && !table.catalog {
         bail!("members: expected catalog = true beside it");
@@ -309,10 +353,9 @@ fn secondary(table: &SecondaryTable, keys: &Keys, directory: &Path) -> anyhow::R
         membership: None,
         origin: parse_domain("zone", &table.zone)?,
         primaries,
-        key,
         tls,
         file: table.file.as_ref().map(|file| directory.join(file)),
-        notify: addresses("notify", &table.notify, 53)?,
+        notify: own_peers(table.notify.as_deref(), keys)?,
         allow_transfer: table
             .allow_transfer
             .as_deref()
@@ -355,6 +398,18 @@ mod tests {
     }
 
     #[test]
+    fn a_prefix_has_no_bits_beyond_its_length_and_a_key_is_there_once() {
+        let error = |text: &str| format!("{:#}", resolve(text).unwrap_err());
+        for (wrong, right) in
+            [("127.0.0.1/8", "127.0.0.0/8"), ("2001:db8::1/32", "2001:db8::/32"), ("1.2.3.4/0", "0.0.0.0/0")]
+        {
+            let said = error(&format!("allow-transfer = [\"{wrong}\"]\n"));
+            assert!(said.contains(&format!("write \"{right}\"")), "{said}");
+        }
+        assert!(error(&format!("{KEY}{}", KEY.replace("\"k\"", "\"K.\""))).contains("two of this name"));
+    }
+
+    #[test]
     fn a_key_that_is_wrong_is_named_and_its_secret_never() {
         let error = |text: &str| format!("{:#}", resolve(text).unwrap_err());
         let wrong = error("[[key]]\nname = \"k\"\nsecret = \"geheim!\"\n");
@@ -375,15 +430,31 @@ mod tests {
         ))
         .unwrap();
         let spec = &good.secondaries[0];
-        let target = Target { origin: spec.origin.clone(), address: "[::2]:53".parse().unwrap() };
-        assert_eq!(good.targets_of_secondary(spec.origin.as_name(), &BTreeMap::new()), [target]);
-        assert_eq!(spec.primaries, ["192.0.2.1:53".parse().unwrap(), "[::1]:5353".parse().unwrap()]);
+        let shown = |peers: &[Peer]| peers.iter().map(Peer::to_string).collect::<Vec<_>>();
+        assert_eq!(shown(spec.notify.as_ref().unwrap()), ["[::2]:53"]);
+        assert_eq!(shown(&spec.primaries), ["192.0.2.1:53 key K.", "[::1]:5353 key K."]);
         assert_eq!(spec.file.as_deref(), Some(Path::new("/nowhere/f")));
         let error = |rest: &str| format!("{:#}", resolve(&table(rest)).unwrap_err());
         assert!(error("primaries = []\n").starts_with("secondary \"example\": primaries: none is named"));
         assert!(error("primaries = [\"x\"]\n").contains("primaries: \"x\" is not an address"));
         let unknown = error("primaries = [\"::1\"]\nkey = \"other\"\n");
         assert_eq!(unknown, "secondary \"example\": key: there is no [[key]] of the name other.");
+    }
+
+    #[test]
+    fn a_peer_may_have_a_key_of_its_own() {
+        let more = "[[key]]\nname = \"other\"\nsecret = \"c2VjcmV0\"\n";
+        let table = |rest: &str| format!("{KEY}{more}[[secondary]]\nzone = \"example\"\nkey = \"k\"\n{rest}");
+        let good = "primaries = [\"192.0.2.1\", \"192.0.2.2:54 key other\"]\nnotify = [\"::1 key k\"]\n";
+        let spec = &resolve(&table(good)).unwrap().secondaries[0];
+        let shown: Vec<String> =
+            spec.primaries.iter().chain(spec.notify.as_ref().unwrap()).map(Peer::to_string).collect();
+        assert_eq!(shown, ["192.0.2.1:53 key k.", "192.0.2.2:54 key other.", "[::1]:53 key k."]);
+        let error = |peer: &str| {
+            format!("{:#}", resolve(&table(&format!("primaries = [\"{peer}\"]\n"))).unwrap_err())
+        };
+        assert!(error("::1 key no").ends_with("primaries: there is no [[key]] of the name no."));
+        assert!(error("::1 other").contains("primaries: \"::1 other\" is neither an address"));
     }
 
     #[test]

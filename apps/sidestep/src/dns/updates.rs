@@ -106,7 +106,7 @@ pub(crate) fn carry_out<'r>(
     match next(held, steps, &differences, &last, file) {
         Ok(version) => (codes, Some(version)),
         Err(error) => {
-            log::error!("zone {}: {count} updates are not carried out: {error:#}", last.origin());
+            log::error!("zone {}: updates that are not carried out, {count}: {error:#}", last.origin());
             // Those that change nothing were judged by what the others would have changed.
             (failed(), None)
         }

@@ -1,6 +1,6 @@
 //! `sidestep dns zones` and `sidestep dns zone`: the zones of a running server.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::bail;
@@ -106,24 +106,33 @@ pub(crate) fn print(options: &Zones) -> anyhow::Result<ExitCode> {
         |zone: &ZoneReport| wanted.as_ref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(&zone.zone));
     let mut count = 0;
     to_stdout(|out| {
-        if !options.json {
-            writeln!(
-                out,
-                "{:<40} {:<9} {:>10} {:>10} {:>10}  {:<6} state",
-                "zone", "source", "serial", "records", "names", "signed"
-            )?;
+        if !options.json && wanted.is_none() {
+            write_head(out)?;
         }
         while let Some(reply) = next_reply(&answering, &mut answer)? {
             let Reply::Zones(zones) = reply else { continue };
             for zone in zones.iter().filter(|zone| is_wanted(zone)) {
+                if !options.json && wanted.is_some() && count == 0 {
+                    write_head(out)?;
+                }
                 count += 1;
                 write_zone(zone, options.json, out)?;
             }
         }
         Ok(())
     })?;
-    // A zone that was asked for by its name and is not there is an error for scripts.
-    Ok(if wanted.is_some() && count == 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    match wanted.filter(|_| count == 0) {
+        Some(wanted) => bail!("there is no zone {wanted} here"),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn write_head(out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "{:<40} {:<9} {:>10} {:>10} {:>10}  {:<6} state",
+        "zone", "source", "serial", "records", "names", "signed"
+    )
 }
 
 fn write_zone(zone: &ZoneReport, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -131,25 +140,32 @@ fn write_zone(zone: &ZoneReport, json: bool, out: &mut dyn Write) -> anyhow::Res
         serde_json::to_writer(&mut *out, zone)?;
         return Ok(writeln!(out)?);
     }
-    let source = if zone.is_secondary { "secondary" } else { "file" };
+    let source = match (zone.is_secondary, zone.is_catalog) {
+        (true, _) => "secondary",
+        (false, true) => "catalog",
+        (false, false) => "file",
+    };
     match &zone.version {
         Some(version) => {
             let signed = if version.is_signed { "yes" } else { "no" };
             let (serial, records, names) = (version.serial, version.records, version.names);
-            let state = state(version);
+            let state = state(version, zone.problem.as_deref());
             let line = format!(
                 "{:<40} {source:<9} {serial:>10} {records:>10} {names:>10}  {signed:<6} {state}",
                 zone.zone
             );
             writeln!(out, "{}", line.trim_end())?;
         }
-        None => writeln!(out, "{:<40} {source:<9} no version: answered with SERVFAIL", zone.zone)?,
+        None => {
+            let problem = zone.problem.as_ref().map(|problem| format!(": {problem}")).unwrap_or_default();
+            writeln!(out, "{:<40} {source:<9} no version: answered with SERVFAIL{problem}", zone.zone)?
+        }
     }
     Ok(())
 }
 
 /// What else there is to know of a version.
-fn state(version: &ZoneVersion) -> String {
+fn state(version: &ZoneVersion, problem: Option<&str>) -> String {
     let time = |unix: u64| show_time(unix.min(u32::MAX.into()));
     let frozen = version.is_frozen.then(|| "frozen".to_owned());
     let signed = version.signed_until.map(|until| format!("signed until {}", time(until)));
@@ -158,5 +174,7 @@ fn state(version: &ZoneVersion) -> String {
         .health
         .as_ref()
         .map(|health| format!("{} of {} addresses up", health.addresses - health.down, health.addresses));
-    frozen.into_iter().chain(signed).chain(came).chain(health).collect::<Vec<_>>().join(", ")
+    let problem = problem.map(|problem| format!("not up to date: {problem}"));
+    let all = problem.into_iter().chain(frozen).chain(signed).chain(came).chain(health);
+    all.collect::<Vec<_>>().join(", ")
 }

@@ -244,7 +244,9 @@ impl<'l, F: Files + ?Sized, R: Receiver> Reader<'l, F, R> {
         self.owner_is_in_zone = false;
         let origin = self.origin.as_ref().map(NameBuf::as_name);
         if let Err(error) = self.owner.set_from_text(token.text, origin) {
-            self.owner.set(origin.unwrap_or(Name::ROOT)); // so that records that follow without owner are no errors
+            // So that records that follow without owner are no errors.
+            self.owner.set(origin.unwrap_or(Name::ROOT));
+            self.has_owner = true;
             return token.fault(Problem::of_name(token.shown(), error));
         }
         self.has_owner = true;

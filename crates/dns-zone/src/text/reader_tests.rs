@@ -186,6 +186,9 @@ fn without_any_origin_names_are_absolute_up_to_the_first_directive() {
     let errors = read("www A 192.0.2.1\nmail A 192.0.2.1\n@ MX 1 mail").unwrap_err().errors;
     assert_eq!(errors[0].problem, Problem::NoOrigin("www".to_owned()));
     assert_eq!(errors.len(), 1, "{errors:?}");
+    let whole = "@ 60 IN SOA ns h 1 2 3 4 5\n 60 NS ns\n 60 MX 10 mail\nns 60 A 192.0.2.1\n";
+    let errors = records_of(&[("db", whole)]).unwrap_err().errors;
+    assert_eq!(errors.len(), 1, "records without owner are none: {errors:?}");
     let errors = read("a.example. CNAME b").unwrap_err().errors;
     assert_eq!(errors[0].problem, Problem::NoOrigin("b".to_owned()));
     assert!(read("$ORIGIN sub").unwrap_err().to_string().contains("\"sub\" is relative"));

@@ -75,10 +75,16 @@ pub struct DeviceCounters {
 /// A zone of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ZoneReport {
+    /// Why what is served is not what its files and keys say, if that is so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
     /// Its name.
     pub zone: String,
     /// Whether it is transferred from elsewhere.
     pub is_secondary: bool,
+    /// Whether it is the catalog that the server makes of its zones.
+    #[serde(default)]
+    pub is_catalog: bool,
     /// What is served of it; without it, questions are answered with SERVFAIL.
     pub version: Option<ZoneVersion>,
 }
@@ -100,7 +106,7 @@ pub struct ZoneVersion {
     /// Whether it takes no updates until it is thawed.
     #[serde(default)]
     pub is_frozen: bool,
-    /// When it came from a primary since the server started, in seconds since 1970.
+    /// When it came from a primary, or, since a restart, when a primary has confirmed it last: in seconds since 1970.
     #[serde(default)]
     pub last_transfer: Option<u64>,
     /// Of its addresses that are checked.

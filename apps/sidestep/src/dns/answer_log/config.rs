@@ -48,6 +48,16 @@ pub(super) enum Form {
     Dnstap,
 }
 
+impl QueryLogSpec {
+    /// The file that is written, if it is one.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match &self.place {
+            Place::File(path) => Some(path),
+            Place::Socket(_) => None,
+        }
+    }
+}
+
 impl Place {
     pub(super) fn path(&self) -> &Path {
         match self {

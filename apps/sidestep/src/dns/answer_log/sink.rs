@@ -43,6 +43,8 @@ impl FileId {
 /// One place, and its form.
 pub(super) struct Sink {
     output: Output,
+    /// Its file or socket, for messages.
+    place: String,
     /// Answers that were given to the output since it was flushed: an error then is theirs.
     pending: u64,
     has_failed: bool,
@@ -93,7 +95,13 @@ impl Sink {
             }
         };
         let identity = rustix::system::uname().nodename().to_bytes().to_vec();
-        Ok(Sink { output, pending: 0, has_failed: false, frames: Frames { role, identity } })
+        Ok(Sink {
+            output,
+            place: spec.place.to_string(),
+            pending: 0,
+            has_failed: false,
+            frames: Frames { role, identity },
+        })
     }
 
     /// The file, if it is one.
@@ -146,7 +154,7 @@ impl Sink {
         let Err(error) = outcome else { return };
         log.lose(std::mem::take(&mut self.pending));
         if !std::mem::replace(&mut self.has_failed, true) {
-            log::error!("the query log has gaps from now on: {error}");
+            log::error!("the query log {} has gaps from now on: {error}", self.place);
         }
         if let Output::Lines(file) | Output::Frames(file) = &mut self.output {
             file.take_back();

@@ -268,7 +268,15 @@ impl Checks {
         let Target { pool, address } = target;
         match news {
             Some(true) => log::info!("pool {pool}: {address} is up: {last}"),
-            Some(false) => log::warn!("pool {pool}: {address} is down: {last}"),
+            Some(false) => {
+                log::warn!("pool {pool}: {address} is down: {last}");
+                let is_any_up = |states: &mut BTreeMap<Target, State>| {
+                    states.iter().any(|(other, state)| other.pool == *pool && state.is_up)
+                };
+                if !self.health.with(is_any_up) {
+                    log::error!("pool {pool}: none of its addresses is up, so all of them are given");
+                }
+            }
             None if is_new && last.starts_with("cannot") => log::error!("pool {pool}: {address} {last}"),
             None => {}
         }

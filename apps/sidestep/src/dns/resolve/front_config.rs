@@ -21,13 +21,13 @@ pub(super) fn front(
         None => Vec::new(),
     };
     Ok(FrontConfig {
-        access: networks("allow", allow)?,
+        access: networks("allow", Some(allow).filter(|texts| !texts.is_empty()))?,
         cookies: file.cookies.enabled.unwrap_or(true),
         secrets,
         require_cookie: file.cookies.require.unwrap_or(false),
         rate: rate(&file.rate)?,
         beyond: beyond(&file.rate)?,
-        exempt: networks("rate.exempt", &file.rate.exempt)?,
+        exempt: networks("rate.exempt", file.rate.exempt.as_deref())?,
         keepalive,
         subnet_bits: subnet_bits(&file.client_subnet)?,
     })

@@ -17,11 +17,12 @@ use thiserror::Error;
 
 use super::super::transfers::{random_number, unix_time};
 
-/// Time for an answer by UDP, and for a connection.
+/// How long an answer by UDP is waited for, each time that it is asked for.
+const UDP_WAITS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(2)];
+/// Time for a connection, and for the serial by it.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
-const UDP_TRIES: usize = 2;
-/// Silence in a transfer after which it is given up, and the longest transfer.
-const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// Time for each message of a transfer, and for the longest transfer.
+const MESSAGE_MAX: Duration = Duration::from_secs(10);
 const TRANSFER_MAX: Duration = Duration::from_secs(3600);
 /// Octets of the longest transfer.
 const OCTETS_MAX: u64 = 8 << 30;
@@ -57,6 +58,23 @@ trait Stream: Read + Write {}
 
 impl<S: Read + Write> Stream for S {}
 
+impl ExchangeError {
+    /// Whether the primary gives no sign of life, which takes as long as we wait.
+    pub(super) fn is_silence(&self) -> bool {
+        match self {
+            ExchangeError::Io(error) => matches!(
+                error.kind(),
+                ErrorKind::TimedOut
+                    | ErrorKind::WouldBlock
+                    | ErrorKind::HostUnreachable
+                    | ErrorKind::NetworkUnreachable
+            ),
+            ExchangeError::TooSlow => true,
+            ExchangeError::Incoming(_) | ExchangeError::Signature(_) => false,
+        }
+    }
+}
+
 /// The connection by which a transfer has ended well, for the next one from the same primary (RFC 7766, 6.2.1; RFC 9103, 6.4): without it a
 /// catalog of many zones takes as many ports.
 #[derive(Default)]
@@ -66,6 +84,8 @@ struct Connection {
     address: SocketAddr,
     tls: Option<Arc<TransferTls>>,
     stream: Box<dyn Stream>,
+    /// The same socket, for its deadlines.
+    socket: TcpStream,
 }
 
 impl Idle {
@@ -88,9 +108,9 @@ impl Idle {
 impl Primary<'_> {
     /// The serial that it has: by UDP, or by TCP if there is no whole answer by UDP, or by TLS alone (RFC 9103, 6.1).
     pub(super) fn serial(&self, idle: &mut Idle) -> Result<u32, ExchangeError> {
-        let tries = if self.tls.is_none() { UDP_TRIES } else { 0 };
-        for _ in 0..tries {
-            match self.ask_by_udp() {
+        let waits = if self.tls.is_none() { &UDP_WAITS[..] } else { &[] };
+        for wait in waits {
+            match self.ask_by_udp(*wait) {
                 Ok(Some(serial)) => return Ok(serial),
                 Err(ExchangeError::Io(_)) => {}
                 Ok(None) => break,
@@ -98,7 +118,7 @@ impl Primary<'_> {
             }
         }
         let (id, request, mut verifier) = self.signed(|id| question_message(id, 0, self.origin, Rtype::SOA));
-        let (connection, mut answer) = self.ask(&request, idle)?;
+        let (connection, mut answer) = self.ask(&request, ANSWER_MAX, idle)?;
         verify(verifier.as_mut(), &mut answer)?;
         let serial = serial_in(&answer, id, self.origin)?;
         idle.0 = Some(connection);
@@ -106,13 +126,13 @@ impl Primary<'_> {
     }
 
     /// `None` if the answer is truncated.
-    fn ask_by_udp(&self) -> Result<Option<u32>, ExchangeError> {
+    fn ask_by_udp(&self, wait: Duration) -> Result<Option<u32>, ExchangeError> {
         let any: IpAddr =
             if self.address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let (id, request, mut verifier) = self.signed(|id| question_message(id, 0, self.origin, Rtype::SOA));
         let socket = UdpSocket::bind((any, 0))?;
         socket.connect(self.address)?;
-        socket.set_read_timeout(Some(ANSWER_MAX))?;
+        socket.set_read_timeout(Some(wait))?;
         socket.send(&request)?;
         let mut answer = vec![0; 4096];
         let len = socket.recv(&mut answer)?;
@@ -137,7 +157,7 @@ impl Primary<'_> {
         let began = Instant::now();
         let zone = held.and_then(|held| held.tree().ok());
         let (id, request, mut verifier) = self.signed(|id| transfer_request(id, self.origin, zone));
-        let (mut connection, mut message) = self.ask(&request, idle)?;
+        let (mut connection, mut message) = self.ask(&request, MESSAGE_MAX, idle)?;
         let seed = u64::from(random_number()) << 32 | u64::from(random_number());
         let mut incoming = Incoming::new(id, self.origin, held.cloned(), OCTETS_MAX, seed);
         loop {
@@ -148,7 +168,7 @@ impl Primary<'_> {
             if began.elapsed() > TRANSFER_MAX {
                 return Err(ExchangeError::TooSlow);
             }
-            message = read_message(&mut *connection.stream)?;
+            message = connection.read_message(MESSAGE_MAX)?;
         }
         if verifier.is_some_and(|verifier| !verifier.is_complete()) {
             return Err(VerifyError::Unsigned.into());
@@ -168,9 +188,9 @@ impl Primary<'_> {
 
     /// Sends a request, and gives the first message of the answer: by the connection that is left of an exchange before, else by a new one. The
     /// primary may have ended the old one meanwhile.
-    fn ask(&self, request: &[u8], idle: &mut Idle) -> io::Result<(Connection, Vec<u8>)> {
+    fn ask(&self, request: &[u8], patience: Duration, idle: &mut Idle) -> io::Result<(Connection, Vec<u8>)> {
         if let Some(mut connection) = idle.take(self) {
-            match connection.ask(request) {
+            match connection.ask(request, patience) {
                 Ok(message) => return Ok((connection, message)),
                 // It is there, and silent: a new connection would not hasten it.
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
@@ -180,49 +200,87 @@ impl Primary<'_> {
             }
         }
         let mut connection = self.connect()?;
-        let message = connection.ask(request)?;
+        let message = connection.ask(request, patience).map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset if self.tls.is_none() => io::Error::new(
+                error.kind(),
+                "it ends the connection without an answer; a port for TLS would need the option tls",
+            ),
+            ErrorKind::UnexpectedEof => {
+                io::Error::new(error.kind(), "it ends the connection without an answer")
+            }
+            _ => error,
+        })?;
         Ok((connection, message))
     }
 
     fn connect(&self) -> io::Result<Connection> {
-        let stream: Box<dyn Stream> = match self.tls {
+        let (socket, stream): (_, Box<dyn Stream>) = match self.tls {
             Some(tls) => {
-                let stream = tls.connect(self.address, ANSWER_MAX)?;
-                set_patience(&stream.sock)?;
-                Box::new(stream)
+                let stream = tls.connect(self.address, ANSWER_MAX);
+                let stream = stream.map_err(|error| in_words(error, "no connection by TLS", ANSWER_MAX))?;
+                (stream.sock.try_clone()?, Box::new(stream))
             }
             None => {
-                let stream = TcpStream::connect_timeout(&self.address, ANSWER_MAX)?;
-                set_patience(&stream)?;
-                Box::new(stream)
+                let stream = TcpStream::connect_timeout(&self.address, ANSWER_MAX);
+                let stream = stream.map_err(|error| in_words(error, "no connection", ANSWER_MAX))?;
+                (stream.try_clone()?, Box::new(stream))
             }
         };
-        Ok(Connection { address: self.address, tls: self.tls.cloned(), stream })
+        socket.set_write_timeout(Some(MESSAGE_MAX))?;
+        Ok(Connection { address: self.address, tls: self.tls.cloned(), stream, socket })
     }
 }
 
 impl Connection {
-    fn ask(&mut self, request: &[u8]) -> io::Result<Vec<u8>> {
+    fn ask(&mut self, request: &[u8], patience: Duration) -> io::Result<Vec<u8>> {
         let framed = [&(request.len() as u16).to_be_bytes()[..], request].concat(); // A request is short.
         self.stream.write_all(&framed)?;
         self.stream.flush()?;
-        read_message(&mut *self.stream)
+        self.read_message(patience)
+    }
+
+    /// The next message, which has to be there within `patience`, however slowly its octets come.
+    fn read_message(&mut self, patience: Duration) -> io::Result<Vec<u8>> {
+        let deadline = Instant::now() + patience;
+        let mut read = |len: usize| {
+            let mut octets = vec![0; len];
+            self.read_until(&mut octets, deadline).map(|()| octets)
+        };
+        let message = read(2).and_then(|len| read(usize::from(u16::from_be_bytes([len[0], len[1]]))));
+        message.map_err(|error| in_words(error, "no whole message", patience))
+    }
+
+    fn read_until(&mut self, mut buffer: &mut [u8], deadline: Instant) -> io::Result<()> {
+        while !buffer.is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            self.socket.set_read_timeout(Some(left))?;
+            match self.stream.read(buffer) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(len) => buffer = &mut buffer[len..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 }
 
-fn set_patience(stream: &TcpStream) -> io::Result<()> {
-    stream.set_read_timeout(Some(SILENCE_MAX))?;
-    stream.set_write_timeout(Some(SILENCE_MAX))
+/// The system names silence in many ways, and the end of a connection in none that a reader of a log would know.
+fn in_words(error: io::Error, what: &str, patience: Duration) -> io::Error {
+    match error.kind() {
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => {
+            io::Error::new(ErrorKind::TimedOut, format!("{what} within {} s", patience.as_secs()))
+        }
+        ErrorKind::UnexpectedEof => {
+            io::Error::new(ErrorKind::UnexpectedEof, "it ends the connection within the transfer")
+        }
+        _ => error,
+    }
 }
 
 fn verify(verifier: Option<&mut Verifier>, message: &mut Vec<u8>) -> Result<(), VerifyError> {
     verifier.map_or(Ok(()), |verifier| verifier.verify(message, unix_time()))
-}
-
-fn read_message(stream: &mut dyn Stream) -> io::Result<Vec<u8>> {
-    let mut len = [0; 2];
-    stream.read_exact(&mut len)?;
-    let mut message = vec![0; usize::from(u16::from_be_bytes(len))];
-    stream.read_exact(&mut message)?;
-    Ok(message)
 }

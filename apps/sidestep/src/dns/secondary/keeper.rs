@@ -2,23 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 use clock::{Duration, Instant};
 use dns_transfer::catalog::Members;
-use dns_transfer::{Due, Key, Secondary, SoaTimers, catalog};
+use dns_transfer::{Due, Secondary, SoaTimers, catalog};
 use dns_wire::NameBuf;
 use engine::Clock;
 
 use super::super::store;
 use super::super::transfers::{SecondarySpec, random_number};
 use super::super::version::Version;
+use super::queue::Queue;
 use super::{Change, Job, Notice, Outcome, Prepared, Publish, placeholder};
 
 /// A zone with its timers.
 struct Followed {
     spec: Arc<SecondarySpec>,
-    key: Option<Arc<Key>>,
     /// The last version that came; kept when it expires, so that differences suffice later.
     held: Option<Version>,
     /// Whether file and journal have it: else the next version is written as a whole.
@@ -43,7 +43,6 @@ impl Followed {
         let is_kept = held.is_some();
         Followed {
             spec: zone.spec,
-            key: zone.key,
             held,
             is_kept,
             is_expired: false,
@@ -73,7 +72,7 @@ pub(super) struct Keeper {
     /// Catalogs that may bring zones that another one had, or that were configured.
     unsettled: BTreeSet<usize>,
     clock: Clock,
-    jobs: Sender<Job>,
+    jobs: Arc<Queue<Job>>,
     publish: Publish,
 }
 
@@ -81,7 +80,7 @@ impl Keeper {
     pub(super) fn new(
         zones: Vec<Prepared>,
         taken: BTreeSet<NameBuf>,
-        jobs: Sender<Job>,
+        jobs: Arc<Queue<Job>>,
         publish: Publish,
     ) -> Keeper {
         let (zones_by_number, deadlines, clock) = (BTreeMap::new(), BTreeSet::new(), Clock::start());
@@ -117,6 +116,7 @@ impl Keeper {
             match receiver.recv_timeout(wait.into()) {
                 Ok(Notice::Notify(zone, from)) => {
                     log::debug!("zone {zone}: NOTIFY from {from}");
+                    self.jobs.on_sign_of_life(from.to_canonical());
                     self.ask_for(&zone);
                 }
                 Ok(Notice::Refresh(zone)) => self.ask_for(&zone),
@@ -151,10 +151,9 @@ impl Keeper {
             match due {
                 Due::Refresh => {
                     zone.is_asking = true;
-                    let (spec, key) = (Arc::clone(&zone.spec), zone.key.clone());
                     let (held, is_kept) = (zone.held.clone(), zone.is_kept);
-                    let job = Job { number, spec, key, held, is_kept };
-                    let _ = self.jobs.send(job); // The workers live as long as this thread.
+                    let job = Job { number, spec: Arc::clone(&zone.spec), held, is_kept };
+                    self.jobs.push(zone.spec.addresses(), job);
                 }
                 Due::Expire => {
                     let origin = &zone.spec.origin;
@@ -205,7 +204,9 @@ impl Keeper {
         }
         if let Some(new) = new {
             zone.held = Some(new.clone());
-            zone.is_expired = false;
+            if std::mem::take(&mut zone.is_expired) {
+                log::info!("zone {} is served again after it had expired", zone.spec.origin);
+            }
             (self.publish)(Change::Version(new));
             self.follow_catalog(number, now);
         }
@@ -242,7 +243,7 @@ impl Keeper {
         else {
             return;
         };
-        let (spec, key) = (Arc::clone(&catalog.spec), catalog.key.clone());
+        let spec = Arc::clone(&catalog.spec);
         let members = match catalog::members(tree) {
             Ok(members) => members,
             Err(error) => return log::error!("catalog {}: its zones stay as they are: {error}", spec.origin),
@@ -275,7 +276,7 @@ impl Keeper {
             let member = Arc::new(spec.member(origin, label));
             let version = placeholder(&member);
             (self.publish)(Change::Joined(Arc::clone(&member), version.clone()));
-            self.follow(Prepared { spec: member, key: key.clone(), version, age: Duration::ZERO }, now);
+            self.follow(Prepared { spec: member, version, age: Duration::ZERO }, now);
         }
     }
 

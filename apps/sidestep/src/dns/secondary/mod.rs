@@ -3,15 +3,17 @@
 //! | file | what it does |
 //! | --- | --- |
 //! | `keeper.rs` | the timers of all zones, and the zones that catalogs bring |
+//! | `queue.rs` | which zone is asked for next |
 //! | `exchange.rs` | the questions to a primary, and transfers from it |
 
 mod exchange;
 mod keeper;
+mod queue;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::mpsc::{Receiver, SyncSender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender};
 use std::thread;
 use std::time::SystemTime;
 
@@ -19,19 +21,18 @@ use clock::Duration;
 use dns_auth::compile::{compile, compile_changed};
 use dns_auth::{ServedZone, Unavailable};
 use dns_message::is_older;
-use dns_transfer::{Difference, IncomingError, Key, Keys, Received, catalog};
-use dns_wire::NameBuf;
-use dns_zone::Changed;
+use dns_transfer::{Difference, IncomingError, Keys, Received, catalog};
+use dns_wire::{Name, NameBuf};
+use dns_zone::{Changed, Zone};
 
 use self::exchange::{ExchangeError, Idle, Primary};
 use self::keeper::Keeper;
+use self::queue::{PLACES, Queue};
 use super::config::ZoneSpec;
+use super::peer::Peer;
 use super::store;
-use super::transfers::SecondarySpec;
+use super::transfers::{SecondarySpec, unix_time};
 use super::version::Version;
-
-/// Threads that ask primaries. More zones than that wait for one another.
-const WORKERS: usize = 4;
 
 /// What becomes of the zones that are served.
 pub(crate) enum Change {
@@ -71,17 +72,25 @@ pub(crate) enum Outcome {
 /// A secondary zone that was made ready before the server starts.
 pub(crate) struct Prepared {
     spec: Arc<SecondarySpec>,
-    key: Option<Arc<Key>>,
     /// From its file; else a placeholder.
     pub(crate) version: Version,
     /// How old the file is.
     age: Duration,
 }
 
+impl Prepared {
+    /// When a primary has confirmed what its file has, in seconds since 1970; `None` if that has nothing.
+    pub(crate) fn confirmed_at(&self) -> Option<(NameBuf, u64)> {
+        let age = self.age.as_nanos() / 1_000_000_000;
+        let held = self.version.tree()?;
+        Some((NameBuf::from(held.origin()), unix_time().saturating_sub(age)))
+    }
+}
+
 /// Reads the files of all secondary zones, and of the zones of their catalogs. One that cannot be read is transferred. Zones whose names are
 /// `taken` are no catalog's.
-pub(crate) fn prepare(specs: &[Arc<SecondarySpec>], keys: &Keys, taken: &BTreeSet<NameBuf>) -> Vec<Prepared> {
-    let mut prepared: Vec<Prepared> = specs.iter().map(|spec| prepare_zone(spec, keys)).collect();
+pub(crate) fn prepare(specs: &[Arc<SecondarySpec>], taken: &BTreeSet<NameBuf>) -> Vec<Prepared> {
+    let mut prepared: Vec<Prepared> = specs.iter().map(prepare_zone).collect();
     let mut taken = taken.clone();
     taken.extend(specs.iter().map(|spec| spec.origin.clone()));
     for number in 0..specs.len() {
@@ -92,7 +101,7 @@ pub(crate) fn prepare(specs: &[Arc<SecondarySpec>], keys: &Keys, taken: &BTreeSe
             Ok(members) => {
                 let new = members.into_iter().filter(|(origin, _)| taken.insert(origin.clone()));
                 let new = new.map(|(origin, label)| Arc::new(specs[number].member(origin, label)));
-                prepared.extend(new.map(|spec| prepare_zone(&spec, keys)));
+                prepared.extend(new.map(|spec| prepare_zone(&spec)));
             }
             Err(error) => log::error!("catalog {}: {error}", specs[number].origin),
         }
@@ -100,11 +109,10 @@ pub(crate) fn prepare(specs: &[Arc<SecondarySpec>], keys: &Keys, taken: &BTreeSe
     prepared
 }
 
-fn prepare_zone(spec: &Arc<SecondarySpec>, keys: &Keys) -> Prepared {
+fn prepare_zone(spec: &Arc<SecondarySpec>) -> Prepared {
     let (version, age) = read_file(spec).unzip();
     let version = version.unwrap_or_else(|| placeholder(spec));
-    let key = spec.key.as_ref().and_then(|name| keys.get(name.as_name())).cloned();
-    Prepared { spec: Arc::clone(spec), key, version, age: age.unwrap_or_default() }
+    Prepared { spec: Arc::clone(spec), version, age: age.unwrap_or_default() }
 }
 
 /// Those of the zones that catalogs have brought.
@@ -139,17 +147,17 @@ pub(crate) const NOTICES_MAX: usize = 1024;
 /// Starts the threads. Changes go to `publish`; notices come by the channel. Zones whose names are `taken` are no catalog's.
 pub(crate) fn start(
     zones: Vec<Prepared>,
-    taken: BTreeSet<NameBuf>,
+    (taken, keys): (BTreeSet<NameBuf>, Keys),
     publish: Publish,
     (sender, receiver): (SyncSender<Notice>, Receiver<Notice>),
 ) -> std::io::Result<()> {
-    let (jobs, queue) = channel::<Job>();
-    let queue = Arc::new(Mutex::new(queue));
-    for number in 0..WORKERS {
-        let (queue, sender) = (Arc::clone(&queue), sender.clone());
-        thread::Builder::new().name(format!("secondary-{number}")).spawn(move || work(&queue, &sender))?;
+    let (queue, keys) = (Arc::new(Queue::new()), Arc::new(keys));
+    for number in 0..PLACES {
+        let (queue, keys, sender) = (Arc::clone(&queue), Arc::clone(&keys), sender.clone());
+        let work = move || work(&queue, &keys, &sender);
+        thread::Builder::new().name(format!("secondary-{number}")).spawn(work)?;
     }
-    let keeper = Keeper::new(zones, taken, jobs, publish);
+    let keeper = Keeper::new(zones, taken, queue, publish);
     thread::Builder::new().name("secondaries".to_owned()).spawn(move || keeper.run(&receiver))?;
     Ok(())
 }
@@ -158,36 +166,36 @@ pub(crate) fn start(
 struct Job {
     number: usize,
     spec: Arc<SecondarySpec>,
-    key: Option<Arc<Key>>,
     held: Option<Version>,
     is_kept: bool,
 }
 
-fn work(queue: &Mutex<Receiver<Job>>, sender: &SyncSender<Notice>) {
+fn work(queue: &Queue<Job>, keys: &Keys, sender: &SyncSender<Notice>) {
     let mut idle = Idle::default();
     loop {
-        // Who waits for a job holds the lock. Nobody knows for how long there is none, and primaries shall not wait for that.
-        let waiting = queue.try_lock().ok().and_then(|queue| queue.try_recv().ok());
-        let job = waiting.map_or_else(
-            || {
-                idle.close();
-                queue.lock().unwrap_or_else(PoisonError::into_inner).recv()
-            },
-            Ok,
-        );
-        let Ok(job) = job else { return };
-        let outcome = refresh(&job, &mut idle);
+        // Nobody knows for how long there is no job, and primaries shall not wait for that.
+        let place = queue.try_take().unwrap_or_else(|| {
+            idle.close();
+            queue.take()
+        });
+        let (job, place) = place.split();
+        let outcome = refresh(&job, (queue, keys), &mut idle);
+        queue.end(place);
         if sender.send(Notice::Refreshed(job.number, outcome)).is_err() {
             return;
         }
     }
 }
 
-/// Asks the primaries in their order.
-fn refresh(job: &Job, idle: &mut Idle) -> Outcome {
+/// Asks the primaries in their order, those last that were silent.
+fn refresh(job: &Job, (queue, keys): (&Queue<Job>, &Keys), idle: &mut Idle) -> Outcome {
     let origin = &job.spec.origin;
-    for &address in &job.spec.primaries {
-        match refresh_from(job, address, idle) {
+    for number in queue.in_order(&job.spec.addresses()) {
+        let peer = &job.spec.primaries[number];
+        let address = peer.address;
+        let received = refresh_from(job, peer, keys, idle);
+        queue.on_heard(address, !received.as_ref().is_err_and(ExchangeError::is_silence));
+        match received {
             Ok(Received::Current) => {
                 if let Some(error) = job.spec.file.as_ref().and_then(|file| store::touch(file).err()) {
                     log::debug!("zone {origin}: noting the time in its file: {error}");
@@ -231,9 +239,19 @@ fn next_version(held: Option<&Version>, changed: Changed, differences: &[Arc<Dif
     }
 }
 
-fn refresh_from(job: &Job, address: SocketAddr, idle: &mut Idle) -> Result<Received, ExchangeError> {
-    let tls = job.spec.tls.as_ref();
-    let primary = Primary { address, origin: job.spec.origin.as_name(), key: job.key.as_ref(), tls };
+/// The whole zone that a server has, if it gives it to whoever asks.
+pub(crate) fn fetch(address: SocketAddr, origin: Name<'_>) -> Option<Zone> {
+    let primary = Primary { address, origin, key: None, tls: None };
+    match primary.transfer(None, None, &mut Idle::default()) {
+        Ok(Received::New(changed, _)) => Some(changed.zone),
+        _ => None,
+    }
+}
+
+fn refresh_from(job: &Job, peer: &Peer, keys: &Keys, idle: &mut Idle) -> Result<Received, ExchangeError> {
+    let (address, tls) = (peer.address, job.spec.tls.as_ref());
+    let key = peer.key.as_ref().and_then(|name| keys.get(name.as_name()));
+    let primary = Primary { address, origin: job.spec.origin.as_name(), key, tls };
     let ours = job.held.as_ref().and_then(Version::tree).map(dns_zone::Zone::serial);
     let Some(ours) = ours else { return primary.transfer(None, None, idle) };
     let theirs = primary.serial(idle)?;

@@ -1,0 +1,145 @@
+//! NOTIFY between two of ours with a key (RFC 1996, 8945), and what the logs say of transfers, updates and refusals.
+
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use lab::{Child, Directory};
+use rustix::process::Signal;
+use tests::{Dig, Serving, Transport};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const KEYS: &str = "[[key]]\nname = \"transfer.key\"\nsecret = \"c2VjcmV0IHNlY3JldA==\"\n\
+                    [[key]]\nname = \"other.key\"\nsecret = \"b3RoZXIgc2VjcmV0\"\n";
+
+/// A port that nobody had a moment ago, for TCP and UDP.
+fn free_port() -> u16 {
+    loop {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        if UdpSocket::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+fn write_zone(directory: &Directory, serial: u32) {
+    // Whoever hears of no change asks again in an hour.
+    let text = format!(
+        "$ORIGIN one.test.\n@ 60 SOA ns host {serial} 3600 3600 7200 1\n 60 NS ns\nns 60 A 192.0.2.1\n"
+    );
+    directory.write("one.test.zone", &text).unwrap();
+}
+
+fn serve(directory: Directory, text: &str, arguments: &[&str]) -> Serving {
+    let config = directory.write("dns.toml", text).unwrap().display().to_string();
+    Serving::start_in(directory, &["--config", &config], arguments)
+}
+
+/// A primary that says of changes to `notify`; who has the key may transfer the zone.
+fn primary(notify: &str, rest: &str) -> Serving {
+    let directory = Directory::new().unwrap();
+    write_zone(&directory, 1);
+    let text = format!(
+        "allow-transfer = [\"transfer.key\"]\nnotify = [{notify}]\n{KEYS}[[zone]]\nfile = \"one.test.zone\"\n{rest}"
+    );
+    serve(directory, &text, &[])
+}
+
+/// A secondary at `port`, which has a key for its primary, and no other address for it.
+fn secondary(port: u16, primary: SocketAddr) -> Serving {
+    let text = format!(
+        "listen = [\"127.0.0.1:{port}\"]\n{KEYS}[[secondary]]\nzone = \"one.test\"\nprimaries = [\"{primary}\"]\nkey = \"transfer.key\"\n"
+    );
+    serve(Directory::new().unwrap(), &text, &["--listen", &format!("127.0.0.1:{port}")])
+}
+
+fn until_serial(at: SocketAddr, serial: u32, process: &Child) {
+    let deadline = Instant::now() + PATIENCE;
+    let wanted = serial.to_string();
+    loop {
+        let dig = Dig::ask(at, Transport::Udp, &["one.test", "SOA", "+short", "+retry=0", "+time=2"]);
+        if dig.text.split_whitespace().nth(2) == Some(&wanted) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{}", process.output());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn change(primary: &mut Serving, serial: u32) {
+    write_zone(&primary.directory, serial);
+    primary.process.signal(Signal::HUP);
+    primary.process.wait_for_line("reloaded: ", PATIENCE).unwrap();
+}
+
+#[test]
+fn a_secondary_with_a_key_hears_of_a_change_at_once_from_a_primary_that_has_the_key_for_it() {
+    let port = free_port();
+    let at = SocketAddr::from(([127, 0, 0, 1], port));
+    let mut ours = primary(&format!("\"127.0.0.1:{port} key transfer.key\""), "");
+    let theirs = secondary(port, ours.v4);
+    assert!(theirs.ready.contains("ready: 0 zones, 0 records, 1 secondary zone, on "), "{}", theirs.ready);
+    until_serial(at, 1, &theirs.process);
+    change(&mut ours, 2);
+    until_serial(at, 2, &theirs.process);
+}
+
+#[test]
+fn both_logs_say_that_a_notice_has_no_signature_where_it_has_to_have_one() {
+    let port = free_port();
+    let mut ours = primary(&format!("\"127.0.0.1:{port}\""), "");
+    let mut theirs = secondary(port, ours.v4);
+    until_serial(SocketAddr::from(([127, 0, 0, 1], port)), 1, &theirs.process);
+    ours.process.wait_for_line("zone one.test.: transfer to 127.0.0.1", PATIENCE).unwrap();
+    change(&mut ours, 2);
+    theirs
+        .process
+        .wait_for_line(
+            "WARN  sidestep dns: zone one.test.: NOTIFY from 127.0.0.1 is answered with REFUSED",
+            PATIENCE,
+        )
+        .unwrap();
+    let said = "answers NOTIFY with REFUSED: it does not count us among its primaries, or wants a signature";
+    if !ours.process.output().contains(said) {
+        ours.process.wait_for_line(said, PATIENCE).unwrap();
+    }
+}
+
+#[test]
+fn the_log_says_who_changes_a_zone_and_who_may_not() {
+    let mut ours = primary("", "allow-update = [\"other.key\"]\n");
+    let update = |words: &[&str]| {
+        let text = format!(
+            "server 127.0.0.1 {}\nzone one.test\nupdate add new.one.test 60 A 192.0.2.9\nsend\n",
+            ours.v4.port()
+        );
+        let file = ours.directory.write("update", &text).unwrap();
+        Command::new("nsupdate").args(words).arg(file).output().unwrap().status.success()
+    };
+    assert!(!update(&[]));
+    assert!(update(&["-y", "hmac-sha256:other.key:b3RoZXIgc2VjcmV0"]));
+    Dig::ask(ours.v4, Transport::Tcp, &["one.test", "AXFR"]);
+    for line in [
+        "zone one.test.: update of 127.0.0.1 is answered with REFUSED",
+        "zone one.test.: update of 127.0.0.1: NOERROR",
+        "zone one.test.: transfer to 127.0.0.1 is answered with REFUSED",
+    ] {
+        ours.process.wait_for_line(line, PATIENCE).unwrap();
+    }
+}
+
+#[test]
+fn the_log_names_zones_that_a_reload_brings_and_takes_away() {
+    let mut ours = primary("", "");
+    let two = "@ 60 SOA ns host 1 1 1 1 1\n";
+    ours.directory.write("two.test.zone", two).unwrap();
+    for (file, line) in [
+        ("two.test.zone", "zones that this reload brings: two.test."),
+        ("one.test.zone", "zones that this reload takes away: two.test."),
+    ] {
+        let text = format!("[[zone]]\nfile = \"{file}\"\norigin = \"{}\"\n", file.trim_end_matches(".zone"));
+        ours.directory.write("dns.toml", &text).unwrap();
+        ours.process.signal(Signal::HUP);
+        ours.process.wait_for_line(line, PATIENCE).unwrap();
+    }
+}
