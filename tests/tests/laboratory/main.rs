@@ -3,6 +3,7 @@
 mod coexistence;
 mod doctor;
 mod dpdk;
+mod flood;
 mod gun;
 mod idle;
 mod interface;
