@@ -30,8 +30,6 @@ const LOADING_MAX: Duration = Duration::from_secs(1);
 pub(crate) fn open_object(directory: Option<&Path>) -> Result<Ebpf, XdpError> {
     syscalls::raise_memlock_limit();
     let mut loader = EbpfLoader::new();
-    // The program has nothing to relocate by the kernel's own types, which are megabytes to read.
-    loader.btf(None);
     if let Some(directory) = directory {
         for name in MAPS {
             loader.map_pin_path(name, directory.join(name));
