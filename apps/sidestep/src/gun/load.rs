@@ -15,6 +15,8 @@ use super::text::Live;
 
 /// A timer of the kernel may be so late: it sleeps until then before a question is due, and then waits awake.
 const AWAKE_BEFORE: Duration = Duration::from_micros(200);
+/// Memory for the questions under way is made before the first one is due.
+const SET_UP: Duration = Duration::from_millis(50);
 /// It sleeps so long at most, to notice that it is to stop.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
@@ -56,12 +58,13 @@ impl Range {
         (rate, length, patience): (u32, Duration, Duration),
         mut live: Live,
     ) -> anyhow::Result<Summary> {
-        let start = self.clock.now();
+        let start = self.clock.now() + SET_UP;
         let schedule = Schedule::new(start, rate, length);
         let setup =
             Setup { ways: self.ways.clone(), questions: questions.clone(), schedule, queues: self.queues };
         let device = self.device.take().expect("one load has ended before the next one begins");
         let mut gun = Gun::new(device, setup, start);
+        std::thread::sleep(std::time::Duration::from_nanos(start.since(self.clock.now()).as_nanos()));
         let sent_until = self.send(&mut gun, start + length, &mut live)?;
         let deadline = self.clock.now() + patience;
         while gun.under_way() > 0 && self.clock.now() < deadline && !self.is_stopped() {
