@@ -37,6 +37,7 @@ const FLOORS: &[House] = &[
                 "moves",
                 "deliveries",
                 "inheritance",
+                "search",
                 "succession",
                 "observers",
                 "status",
@@ -48,6 +49,7 @@ const FLOORS: &[House] = &[
             &[
                 "routes",
                 "questions",
+                "strays",
                 "orphans",
                 "handshakes",
                 "recent_moves",
@@ -123,7 +125,7 @@ const FLOORS: &[House] = &[
     (
         "crates/posix/src/moves",
         &[
-            &["brokers", "inherited", "unserved", "usage"],
+            &["brokers", "inherited", "strays", "unserved", "usage"],
             &["steps"],
             &["keep", "to_stack"],
             &["listener"],

@@ -46,7 +46,8 @@ fn forge(setting: &Setting, stop: &AtomicBool) -> u64 {
         let mut burst = Burst::new();
         while sent < due && !burst.is_full() {
             let Some(mut frame) = device.alloc() else { break };
-            let len = write_udp(frame.bytes_and_tailroom_mut(), &from_nowhere(sent, macs), &query(sent)).unwrap();
+            let len =
+                write_udp(frame.bytes_and_tailroom_mut(), &from_nowhere(sent, macs), &query(sent)).unwrap();
             frame.set_len(len);
             burst.push(frame);
             sent += 1;

@@ -7,7 +7,7 @@
 //! | `handle.rs`; `fuzz.rs`, `made_up.rs` | the thread, and the handle of `sidestep run` on it; the whole broker for fuzzers, at an interface that is made up |
 //! | `turns.rs` | how it starts, what it does in a turn, how it ends |
 //! | `requests.rs` | what comes in |
-//! | `return_of_clients.rs`, `claiming.rs`, `ways.rs`, `moves.rs`, `deliveries.rs`, `inheritance.rs`, `succession.rs`, `observers.rs`, `status.rs` | each kind of request |
+//! | `return_of_clients.rs`, `claiming.rs`, `ways.rs`, `moves.rs`, `deliveries.rs`, `inheritance.rs`, `search.rs`, `succession.rs`, `observers.rs`, `status.rs` | each kind of request |
 //! | `interfaces.rs` | interfaces, addresses and routes that change |
 //! | `actions.rs` | the registry's actions; sockets that were closed without a message |
 //! | `clients.rs`, `aside.rs` | clients: connecting, sending, leaving; requests on which helpers work |
@@ -55,6 +55,7 @@ mod recent_moves;
 mod requests;
 mod return_of_clients;
 mod routes;
+mod search;
 mod shadow;
 mod shares;
 mod status;

@@ -6,11 +6,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use clock::{Duration, Instant};
-use steering::Transport;
 
-use super::broker::Broker;
-use super::outcome::{Outcome, done};
-use crate::protocol::{Answer, DATAGRAM_MAX, News, Refusal};
 use crate::registry::ClientId;
 
 /// How long the others may take. One may be stopped, and move the connection when it goes on.
@@ -39,7 +35,7 @@ struct Open {
 pub(super) type Asker = (ClientId, u64);
 
 impl Strays {
-    fn ask(
+    pub(super) fn ask(
         &mut self,
         asker: Asker,
         ends: (SocketAddr, SocketAddr),
@@ -55,7 +51,7 @@ impl Strays {
     }
 
     /// A client does not know the connection: who asked, if nobody else is to answer.
-    fn on_unknown(&mut self, client: ClientId, token: u64) -> Option<Asker> {
+    pub(super) fn on_unknown(&mut self, client: ClientId, token: u64) -> Option<Asker> {
         let open = self.open.iter_mut().find(|open| open.token == token)?;
         (open.asked.remove(&client) && open.asked.is_empty()).then(|| self.close(token))?
     }
@@ -84,55 +80,6 @@ impl Strays {
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.open.iter().map(|open| open.until).min()
-    }
-}
-
-impl Broker {
-    pub(super) fn look_for_owner(
-        &mut self,
-        (client, id): Asker,
-        (local, remote): (SocketAddr, SocketAddr),
-        octets: &[u8],
-        now: Instant,
-    ) -> Outcome {
-        if octets.len() > DATAGRAM_MAX {
-            return Err(Refusal::TooMany);
-        }
-        if !self.registry.covers(client, Transport::Tcp, local) {
-            return Err(Refusal::NoSuchClaim);
-        }
-        let asked = self.registry.siblings(client, local);
-        if asked.is_empty() {
-            return Err(Refusal::Nobody);
-        }
-        let Some(token) = self.strays.ask((client, id), (local, remote), asked.clone(), now) else {
-            return Err(Refusal::TooMany);
-        };
-        // Who has much to read already is not told: this must not be what it is disconnected for. It counts as one that has not answered.
-        for sibling in asked.into_iter().filter(|sibling| self.is_patient(*sibling)).collect::<Vec<_>>() {
-            let octets = octets.to_vec();
-            self.tell(sibling, News::Strayed { token, local, remote, octets }, Vec::new(), now);
-        }
-        Ok(None)
-    }
-
-    pub(super) fn on_unknown(&mut self, client: ClientId, token: u64, now: Instant) -> Outcome {
-        let asker = self.strays.on_unknown(client, token);
-        self.settle_strays(asker, Err(Refusal::Nobody), now);
-        done(Ok(()))
-    }
-
-    /// Answers those who asked for the owner of a connection.
-    pub(super) fn settle_strays(
-        &mut self,
-        askers: impl IntoIterator<Item = Asker>,
-        answer: Result<(), Refusal>,
-        now: Instant,
-    ) {
-        for (asker, id) in askers {
-            let outcome = self.answer(asker, id, answer.clone().map(|()| Answer::Done), Vec::new());
-            self.note(asker, outcome, now);
-        }
     }
 }
 

@@ -12,7 +12,7 @@ const HEAD: &str = "# Verdicts of packaged resolvers
 All checks of the resolvers of [audit.md](audit.md#what-packaged-resolvers-do), as `scripts/audit-picture.sh` saw them in several runs: `good / notice` is good in
 one run and a notice in another one. A dash: there was nothing to judge, as no expired data came, say; `integrity.names`, `open` and `encrypted` need
 options that were not given, and `who.lines` a database. `tests/tests/audit/packaged` holds resolvers to this table but for what depends on how
-busy the machine is: `selection`, `latency` and the checks marked with a star.
+busy the machine is: `selection`, `latency` and the checks marked with a star. Elsewhere what is good here is not bad there, nor the reverse.
 ";
 /// Verdicts of these depend on how busy the machine is.
 const TIMED: [&str; 4] = ["selection.", "latency.", "stale.slow", "stale.outage"];
@@ -56,11 +56,17 @@ impl Table {
         }
     }
 
-    /// What was seen of a resolver that the table does not have.
+    /// What was seen of a resolver that is far from what the table has: good where that has bad, or the reverse. A machine that does other work makes
+    /// a notice of either, and leaves something unseen.
     pub(super) fn differences(&self, resolver: &str, report: &ResolverReport) -> Vec<String> {
         let is_known = |check: &str, verdict: Verdict| {
+            let opposite = match verdict {
+                Verdict::Good => Verdict::Bad,
+                Verdict::Bad => Verdict::Good,
+                _ => return true,
+            };
             let own = self.0.get(&(resolver.to_owned(), check.to_owned()));
-            own.is_some_and(|own| own.contains(verdict.word()))
+            own.is_none_or(|own| own.iter().any(|word| word != opposite.word()))
         };
         let odd = report.findings.iter().filter(|finding| !is_timed(&finding.check));
         let odd = odd.filter(|finding| !is_known(&finding.check, finding.verdict));

@@ -1,0 +1,61 @@
+//! The search for the owners of strays.
+
+use std::net::SocketAddr;
+
+use clock::Instant;
+use steering::Transport;
+
+use super::broker::Broker;
+use super::outcome::{Outcome, done};
+use super::strays::Asker;
+use crate::protocol::{Answer, DATAGRAM_MAX, News, Refusal};
+use crate::registry::ClientId;
+
+impl Broker {
+    pub(super) fn look_for_owner(
+        &mut self,
+        (client, id): Asker,
+        (local, remote): (SocketAddr, SocketAddr),
+        octets: &[u8],
+        now: Instant,
+    ) -> Outcome {
+        if octets.len() > DATAGRAM_MAX {
+            return Err(Refusal::TooMany);
+        }
+        if !self.registry.covers(client, Transport::Tcp, local) {
+            return Err(Refusal::NoSuchClaim);
+        }
+        let asked = self.registry.siblings(client, local);
+        if asked.is_empty() {
+            return Err(Refusal::Nobody);
+        }
+        let Some(token) = self.strays.ask((client, id), (local, remote), asked.clone(), now) else {
+            return Err(Refusal::TooMany);
+        };
+        // Who has much to read already is not told: this must not be what it is disconnected for. It counts as one that has not answered.
+        for sibling in asked.into_iter().filter(|sibling| self.is_patient(*sibling)).collect::<Vec<_>>() {
+            let octets = octets.to_vec();
+            self.tell(sibling, News::Strayed { token, local, remote, octets }, Vec::new(), now);
+        }
+        Ok(None)
+    }
+
+    pub(super) fn on_unknown(&mut self, client: ClientId, token: u64, now: Instant) -> Outcome {
+        let asker = self.strays.on_unknown(client, token);
+        self.settle_strays(asker, Err(Refusal::Nobody), now);
+        done(Ok(()))
+    }
+
+    /// Answers those who asked for the owner of a connection.
+    pub(super) fn settle_strays(
+        &mut self,
+        askers: impl IntoIterator<Item = Asker>,
+        answer: Result<(), Refusal>,
+        now: Instant,
+    ) {
+        for (asker, id) in askers {
+            let outcome = self.answer(asker, id, answer.clone().map(|()| Answer::Done), Vec::new());
+            self.note(asker, outcome, now);
+        }
+    }
+}
