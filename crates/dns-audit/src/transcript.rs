@@ -50,6 +50,8 @@ pub struct Transcript<'a> {
     pub exchanges: Vec<Exchange>,
     /// What the authority logged, or why that is not known.
     pub log: Result<Vec<Entry>, String>,
+    /// When the authority itself did not answer, although it was asked again: from when to when, by its clock. `None` if it was not asked.
+    pub absences: Option<Vec<(u64, u64)>>,
     /// What the plan was made with.
     pub options: &'a Options,
     /// Where addresses are looked up.

@@ -39,7 +39,11 @@ impl Served {
     fn start_that(loses: impl FnMut(&[u8]) -> bool + Send + 'static) -> Served {
         let origin = NameBuf::from_text(b"probe.example.", None).unwrap();
         let servers = vec![IpAddr::from([192, 0, 2, 1])];
-        let upstream = Upstream { zone: Zone::new(origin, servers, KeySet::default()), log: Log::new(1000) };
+        let upstream = Upstream {
+            zone: Zone::new(origin, servers, KeySet::default()),
+            log: Log::new(1000),
+            is_dead: false,
+        };
         let liar = Arc::new(Mutex::new((Liar::new(None, 1), upstream)));
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = udp.local_addr().unwrap();

@@ -168,6 +168,30 @@ fn datagrams_lost_on_the_way_to_the_resolver_are_no_finding() {
     assert!(repeated > 10, "{repeated} repeats are in the evidence");
 }
 
+/// What a resolver does without the authority is not held against it, whether the probe can ask the authority itself or not.
+#[test]
+fn an_authority_that_dies_is_no_fault_of_the_resolver() {
+    let mut tested = 0;
+    for after_ms in [0, 300, 1500, 5000, 7000, 9000, 12_000] {
+        for is_known in [true, false] {
+            for fault in [None, Some(Fault::KeepsRemoved), Some(Fault::SilentWhenDown)] {
+                let death = Some((after_ms, is_known));
+                let findings = all_under(&Conditions { fault, death, ..Conditions::default() });
+                let is_odd = |finding: &&Finding| {
+                    // What it does while a name has no authority is looked at, and seen.
+                    let is_seen = fault.is_some() && finding.check == "stale.outage";
+                    matches!(finding.verdict, Verdict::Bad | Verdict::Notice) && !is_seen
+                };
+                let odd: Vec<Finding> = findings.iter().filter(is_odd).cloned().collect();
+                assert!(odd.is_empty(), "{after_ms} ms, known {is_known}, {fault:?}: {}", show(&odd));
+                let is_said = |finding: &&Finding| finding.summary.contains("the authority");
+                tested += findings.iter().filter(is_said).count();
+            }
+        }
+    }
+    assert!(tested > 100, "{tested} findings name the authority");
+}
+
 /// Of who does not serve this host nothing is said, but that it does not.
 #[test]
 fn a_resolver_that_does_not_serve_this_host_has_no_verdicts() {

@@ -33,6 +33,8 @@ pub(crate) struct Conditions {
     pub(crate) is_outside: bool,
     /// Of the audit zone's servers, if they are not those where nothing is said.
     pub(crate) servers: Option<[Condition; SERVERS]>,
+    /// When the authority dies, in milliseconds since the start, and whether its address is known.
+    pub(crate) death: Option<(u64, bool)>,
 }
 
 /// One of the liar's addresses is at home, the other one is not.
@@ -68,6 +70,7 @@ fn upstream(conditions: Vec<Condition>) -> Upstream {
     Upstream {
         zone: Zone::new(origin, servers, KeySet::new(vec![key])).with_conditions(conditions),
         log: Log::new(10_000),
+        is_dead: false,
     }
 }
 
@@ -85,13 +88,20 @@ pub(crate) fn findings_under(probe: &Probe, conditions: &Conditions) -> Vec<Find
     let nonce = Nonce(0x0123_4567_89ab_cdef);
     let target = ([192, 0, 2, 53], 53).into();
     let mut planner = Planner::new(origin.as_name(), target, &options, nonce, START_MS);
-    (probe.plan)(&mut planner);
+    probe.plan(&mut planner);
     let exchanges = carry_out(planner.finish(), conditions, |message, via, now_ms| {
+        if conditions.death.is_some_and(|(after_ms, _)| now_ms >= START_MS + after_ms) {
+            upstream.die();
+        }
         liar.ask(message, via, &mut upstream, now_ms)
     });
-    let log = Ok(upstream.log.of(nonce, 0).cloned().collect());
-    let (options, networks) = (&options, &Countries);
-    probe.findings(&Transcript { target, start_ms: START_MS, exchanges, log, options, networks })
+    let (log, absences) = match conditions.death {
+        None => (Ok(upstream.log.of(nonce, 0).cloned().collect()), Some(Vec::new())),
+        Some((after_ms, true)) => (Err("it is dead".to_owned()), Some(vec![(START_MS + after_ms, u64::MAX)])),
+        Some((_, false)) => (Err("nobody was asked".to_owned()), None),
+    };
+    let (start_ms, options, networks) = (START_MS, &options, &Countries);
+    probe.findings(&Transcript { target, start_ms, exchanges, log, absences, options, networks })
 }
 
 /// A question under way.

@@ -4,6 +4,7 @@
 use dns_wire::header::flag;
 use dns_wire::{NameBuf, Rtype};
 
+use super::presence::needed;
 use super::stale::{LATER_MS, is_expired};
 use crate::authority::{Subnet, Via};
 use crate::checks::{FLUSH_WAY, Finding, Verdict};
@@ -97,7 +98,7 @@ pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
         _ => FLUSH_WAY
             .finding(Verdict::Notice, format!("{working} of {} ways brought fresh data", lines.len())),
     };
-    vec![finding.because(lines.into_iter().map(|(_, line)| line))]
+    vec![needed(finding.because(lines.into_iter().map(|(_, line)| line)), transcript)]
 }
 
 /// Whether a way worked, and a line that says after how many questions, and how long.

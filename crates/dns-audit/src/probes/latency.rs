@@ -2,6 +2,7 @@
 
 use dns_wire::Rtype;
 
+use super::presence::needed;
 use crate::checks::{Check, Finding, LATENCY_COLD, LATENCY_HOT, Verdict};
 use crate::plan::Planner;
 use crate::transcript::{Exchange, Transcript};
@@ -30,7 +31,7 @@ pub(super) fn plan(planner: &mut Planner<'_>) {
 
 pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
     vec![
-        spread(transcript, "cold", &LATENCY_COLD, COLD_MAX_US),
+        needed(spread(transcript, "cold", &LATENCY_COLD, COLD_MAX_US), transcript),
         spread(transcript, "hot", &LATENCY_HOT, HOT_MAX_US),
     ]
 }

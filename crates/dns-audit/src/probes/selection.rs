@@ -5,6 +5,7 @@
 
 use dns_wire::Rtype;
 
+use super::presence::needed;
 use crate::authority::{Condition, Entry, Servers};
 use crate::checks::{Finding, SELECTION_LOSS, SELECTION_OUTAGE, SELECTION_RETURN, SELECTION_SHARE, Verdict};
 use crate::plan::{Planner, REPEAT_MS};
@@ -75,7 +76,7 @@ pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
     let all = [&SELECTION_SHARE, &SELECTION_OUTAGE, &SELECTION_RETURN, &SELECTION_LOSS];
     match untested(transcript) {
         Some(reason) => all.map(|check| check.unknown(reason.clone())).into(),
-        None => vec![share(transcript), outage(transcript), back(transcript), loss(transcript)],
+        None => [share, outage, back, loss].map(|judge| needed(judge(transcript), transcript)).into(),
     }
 }
 

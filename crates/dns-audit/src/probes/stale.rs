@@ -5,6 +5,7 @@
 
 use dns_wire::{Rcode, Rtype};
 
+use super::presence::needed;
 use crate::authority::{Behaviour, Phase};
 use crate::checks::{
     Finding, STALE_GONE, STALE_LABEL, STALE_OUTAGE, STALE_REACHABLE, STALE_RECOVERY, STALE_REFRESH,
@@ -71,13 +72,12 @@ pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
         return vec![raised];
     }
     let (reachable, is_stale) = reachable(transcript);
-    let mut findings = vec![reachable];
-    findings.extend(is_stale.then(|| refresh(transcript)));
-    findings.push(slow(transcript));
+    let mut findings = vec![needed(reachable, transcript)];
+    findings.extend(is_stale.then(|| needed(refresh(transcript), transcript)));
+    findings.push(needed(slow(transcript), transcript));
     findings.push(outage(transcript));
     findings.extend(manners(transcript));
-    findings.push(gone(transcript));
-    findings.push(recovery(transcript));
+    findings.extend([gone(transcript), recovery(transcript)].map(|finding| needed(finding, transcript)));
     findings
 }
 

@@ -2,6 +2,7 @@
 
 use dns_wire::{Rcode, Rtype};
 
+use super::presence::needed;
 use super::stale::{SLACK_MS, STALE_TTL_MAX};
 use crate::authority::{Behaviour, Phase};
 use crate::checks::{
@@ -102,8 +103,8 @@ fn minimum(transcript: &Transcript<'_>) -> Finding {
             // With a TTL up to that of expired data it may be expired data: the probe for it tells.
             let verdict = if second.ttl > STALE_TTL_MAX { Verdict::Bad } else { Verdict::Notice };
             let (age, ttl) = (seconds(second.age_ms), second.ttl);
-            TTL_MINIMUM
-                .finding(verdict, format!("data with a TTL of 1 s was {age} old, and had a TTL of {ttl} s"))
+            let summary = format!("data with a TTL of 1 s was {age} old, and had a TTL of {ttl} s");
+            needed(TTL_MINIMUM.finding(verdict, summary), transcript)
         }
     };
     finding.because(lines(transcript, "short"))
@@ -113,7 +114,8 @@ fn zero(transcript: &Transcript<'_>) -> Finding {
     let seen = dated(transcript, "zero");
     let [(_, first), (_, second)] = seen[..] else { return TTL_ZERO.unknown("no two answers came") };
     let finding = if second.made_ms == first.made_ms && second.age_ms > SLACK_MS {
-        TTL_ZERO.finding(Verdict::Bad, format!("data with TTL 0 was {} old", seconds(second.age_ms)))
+        let summary = format!("data with TTL 0 was {} old", seconds(second.age_ms));
+        needed(TTL_ZERO.finding(Verdict::Bad, summary), transcript)
     } else if first.ttl > 0 {
         TTL_ZERO.finding(Verdict::Notice, format!("TTL 0 became {} s", first.ttl))
     } else {
@@ -143,10 +145,8 @@ fn negative(transcript: &Transcript<'_>) -> Finding {
         TTL_NEGATIVE.unknown("the first answer was not NXDOMAIN")
     } else if is_missing(last) {
         let after = seconds(last.sent_ms.saturating_sub(first.sent_ms));
-        TTL_NEGATIVE.finding(
-            Verdict::Bad,
-            format!("NXDOMAIN with a TTL of {NEGATIVE_S} s was still there after {after}"),
-        )
+        let summary = format!("NXDOMAIN with a TTL of {NEGATIVE_S} s was still there after {after}");
+        needed(TTL_NEGATIVE.finding(Verdict::Bad, summary), transcript)
     } else if last.dated().is_some() {
         TTL_NEGATIVE.finding(Verdict::Good, format!("NXDOMAIN with a TTL of {NEGATIVE_S} s ended in time"))
     } else {

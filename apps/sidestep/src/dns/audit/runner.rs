@@ -19,6 +19,7 @@ use super::clock::{self, unix_ms};
 use super::exchange::server;
 use super::options::{Settings, Target};
 use super::pace::{Pace, Turns};
+use super::presence::Authority;
 use super::results::Results;
 
 /// After the last exchange the log may still grow: resolvers ask again, and other servers.
@@ -34,8 +35,8 @@ struct Shared {
     all: Pace,
     /// Of those to the audit zone's own server.
     authority_pace: Pace,
-    /// Its address, and by how much its clock is ahead, if one was given.
-    authority: Option<(SocketAddr, i64)>,
+    /// If its address was given.
+    authority: Option<Authority>,
 }
 
 /// The audit of one resolver.
@@ -62,7 +63,7 @@ pub(super) async fn audit_all(settings: &Arc<Settings>, results: &Arc<Results>) 
     };
     if !settings.authorities.is_empty() {
         let (address, offset, conditions) = shared.meet_authority().await?;
-        shared.authority = Some((address, offset));
+        shared.authority = Some(Authority::new(address, offset));
         shared.plan.conditions = conditions;
     }
     let shared = Arc::new(shared);
@@ -76,13 +77,28 @@ pub(super) async fn audit_all(settings: &Arc<Settings>, results: &Arc<Results>) 
             Arc::new(audit).run().await;
         });
     }
-    while let Some(done) = tasks.join_next().await {
-        done?;
+    let all = async {
+        while let Some(done) = tasks.join_next().await {
+            done?;
+        }
+        Ok(())
+    };
+    tokio::select! {
+        done = all => done,
+        () = shared.watch_authority() => Ok(()), // It has no end.
     }
-    Ok(())
 }
 
 impl Shared {
+    /// Asks the authority itself as long as the audit lasts.
+    async fn watch_authority(&self) {
+        if let Some(authority) = &self.authority {
+            let (settings, turns) = (&self.settings, self.authority_turns());
+            authority.watch(&settings.askers, settings.zone.as_name(), &turns, settings.rate).await;
+        }
+        std::future::pending().await
+    }
+
     fn authority_turns(&self) -> Turns<'_> {
         Turns { own: &self.authority_pace, all: &self.all }
     }
@@ -109,8 +125,8 @@ impl Audit {
     async fn begin(shared: Arc<Shared>, number: usize, target: Target) -> Audit {
         let pace = Pace::new(shared.settings.rate);
         let mut audit = Audit { shared, number, target, pace, offset: 0, is_silent: AtomicBool::new(false) };
-        audit.offset = match audit.shared.authority {
-            Some((_, offset)) => offset,
+        audit.offset = match &audit.shared.authority {
+            Some(authority) => authority.offset,
             None => audit.offset_by_resolver().await,
         };
         audit
@@ -156,7 +172,7 @@ impl Audit {
         let (zone, address) = (settings.zone.as_name(), self.target.address);
         let (start_ms, start) = (unix_ms().saturating_add_signed(self.offset), Instant::now());
         let mut planner = Planner::new(zone, address, &self.shared.plan, nonce, start_ms);
-        (probe.plan)(&mut planner);
+        probe.plan(&mut planner);
         let mut tasks = JoinSet::new();
         for step in planner.finish() {
             let audit = Arc::clone(&self);
@@ -172,16 +188,17 @@ impl Audit {
             self.is_silent.store(true, Ordering::Relaxed);
         }
         tokio::time::sleep(LOG_WAIT).await;
-        let log = match self.shared.authority {
-            Some((address, _)) => {
+        let log = match &self.shared.authority {
+            Some(authority) => {
                 let turns = self.shared.authority_turns();
-                let log = clock::log(settings.askers.plain(), address, zone, nonce, &turns).await;
+                let log = clock::log(settings.askers.plain(), authority.address, zone, nonce, &turns).await;
                 log.map_err(|error| format!("{error:#}"))
             }
             None => Err("name its addresses by --authority".to_owned()),
         };
-        let (options, networks) = (&self.shared.plan, &settings.networks);
-        probe.findings(&Transcript { target: address, start_ms, exchanges, log, options, networks })
+        let absences = self.shared.authority.as_ref().map(|authority| authority.absences(start_ms));
+        let (target, options, networks) = (address, &self.shared.plan, &settings.networks);
+        probe.findings(&Transcript { target, start_ms, exchanges, log, absences, options, networks })
     }
 
     /// One step of a plan, when it is time and the rate allows.

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use dns_wire::{NameBuf, Rcode, Rtype};
 
+use super::super::presence::needed;
 use crate::authority::{Behaviour, Phase};
 use crate::checks::{
     Finding, INTEGRITY_ADDRESS, INTEGRITY_CASE, INTEGRITY_MISSING, INTEGRITY_NAMES, INTEGRITY_REBINDING,
@@ -96,8 +97,10 @@ fn missing(transcript: &Transcript<'_>) -> Finding {
     }
     match replies.iter().find(|reply| !reply.is(Rcode::NxDomain)) {
         None => INTEGRITY_MISSING.finding(Verdict::Good, "names that do not exist are NXDOMAIN"),
-        Some(reply) => INTEGRITY_MISSING
-            .finding(Verdict::Notice, format!("a name that does not exist is {}", reply.rcode_name())),
+        Some(reply) => {
+            let summary = format!("a name that does not exist is {}", reply.rcode_name());
+            needed(INTEGRITY_MISSING.finding(Verdict::Notice, summary), transcript)
+        }
     }
 }
 
@@ -116,10 +119,10 @@ fn address(transcript: &Transcript<'_>) -> Finding {
             INTEGRITY_ADDRESS.finding(Verdict::Bad, format!("the authority never sent {}", list(&lies)))
         }
         (true, 0) => INTEGRITY_ADDRESS.unknown("no address came"),
-        (true, count) if count < exchanges.len() => INTEGRITY_ADDRESS.finding(
-            Verdict::Notice,
-            format!("{count} of {} addresses came; none was changed", exchanges.len()),
-        ),
+        (true, count) if count < exchanges.len() => {
+            let summary = format!("{count} of {} addresses came; none was changed", exchanges.len());
+            needed(INTEGRITY_ADDRESS.finding(Verdict::Notice, summary), transcript)
+        }
         _ => INTEGRITY_ADDRESS.finding(Verdict::Good, "addresses of both families arrive as they were sent"),
     };
     finding.because(lines)
@@ -184,8 +187,10 @@ fn rebinding(transcript: &Transcript<'_>) -> Finding {
     };
     match addresses(&reply).iter().any(|address| is_private(*address)) {
         true => INTEGRITY_REBINDING.finding(Verdict::Good, "private addresses pass: nothing is filtered"),
-        false => INTEGRITY_REBINDING
-            .finding(Verdict::Notice, format!("private addresses are filtered: {}", reply.rcode_name())),
+        false => {
+            let summary = format!("private addresses are filtered: {}", reply.rcode_name());
+            needed(INTEGRITY_REBINDING.finding(Verdict::Notice, summary), transcript)
+        }
     }
 }
 

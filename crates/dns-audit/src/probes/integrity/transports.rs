@@ -2,6 +2,7 @@
 
 use dns_wire::{Rcode, Rtype};
 
+use super::super::presence::needed;
 use crate::authority::Via;
 use crate::checks::{
     Finding, INTEGRITY_COOKIES, INTEGRITY_ENCRYPTED, INTEGRITY_OPEN, INTEGRITY_SIZE, INTEGRITY_TCP, Verdict,
@@ -35,7 +36,8 @@ pub(super) fn plan(planner: &mut Planner<'_>) {
     let spec = planner.spec(60);
     let name = planner.name(&spec);
     let question = Question::new(name.clone(), Rtype::A);
-    planner.ask_question("cookie", 5000, question.clone().with_option(edns::COOKIE, COOKIE.to_vec()));
+    // Long before the others, which find out how this name is carried, and not whether it can be resolved.
+    planner.ask_question("cookie", 650, question.clone().with_option(edns::COOKIE, COOKIE.to_vec()));
     planner.ask_question("tcp", 5100, question.clone()).via = Via::Tcp;
     if planner.options.encrypted {
         for (number, via) in ENCRYPTED.into_iter().enumerate() {
@@ -60,7 +62,7 @@ fn word(via: Via) -> &'static str {
 pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
     let mut findings: Vec<Finding> =
         transcript.options.is_outside.then(|| open(transcript)).into_iter().collect();
-    findings.extend([size(transcript), cookies(transcript), tcp(transcript)]);
+    findings.extend([needed(size(transcript), transcript), cookies(transcript), tcp(transcript)]);
     findings.extend(transcript.options.encrypted.then(|| encrypted(transcript)));
     findings
 }
@@ -126,8 +128,19 @@ fn tcp(transcript: &Transcript<'_>) -> Finding {
         Some(exchange) if matches!(exchange.outcome, Outcome::Answer(_)) => {
             INTEGRITY_TCP.unknown(exchange.said())
         }
-        Some(exchange) => INTEGRITY_TCP.finding(Verdict::Bad, format!("over TCP: {}", exchange.said())),
+        Some(exchange) if is_known(transcript, exchange) => {
+            let summary = format!("over UDP it answers the same question; over TCP: {}", exchange.said());
+            INTEGRITY_TCP.finding(Verdict::Bad, summary)
+        }
+        Some(exchange) => {
+            INTEGRITY_TCP.unknown(format!("no answer came over UDP before; over TCP: {}", exchange.said()))
+        }
     }
+}
+
+/// Whether the answer had come over UDP before this question was asked: then the resolver has it, and needs no authority.
+fn is_known(transcript: &Transcript<'_>, later: &Exchange) -> bool {
+    transcript.one("cookie").is_some_and(|first| is_answer(first) && first.came_ms() <= later.sent_ms)
 }
 
 fn encrypted(transcript: &Transcript<'_>) -> Finding {
