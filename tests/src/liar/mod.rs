@@ -77,6 +77,10 @@ pub enum Fault {
     RewritesMissing,
     /// All names have one address.
     ChangesAddress,
+    /// All addresses have another one behind them.
+    AppendsAddress,
+    /// All addresses have another one before them.
+    PrependsAddress,
     /// Signatures are not looked at.
     NeverValidates,
     /// A zone of an unknown algorithm is bogus.
@@ -496,6 +500,12 @@ impl Liar {
         if is_missing && self.has(Fault::RewritesMissing) || !is_missing && changes {
             *answer = Answer { answers: vec![lie()], ..Answer::default() };
             return;
+        }
+        if has_address && self.has(Fault::AppendsAddress) {
+            answer.answers.push(lie());
+        }
+        if has_address && self.has(Fault::PrependsAddress) {
+            answer.answers.insert(0, lie());
         }
         if self.has(Fault::FiltersPrivate) && spec.is_some_and(|spec| spec.is_private) {
             answer.answers.clear();

@@ -33,6 +33,8 @@ pub(crate) struct Conditions {
     pub(crate) is_outside: bool,
     /// Of the audit zone's servers, if they are not those where nothing is said.
     pub(crate) servers: Option<[Condition; SERVERS]>,
+    /// How long the way to the resolver and back takes, in milliseconds.
+    pub(crate) delay_ms: u64,
     /// When the authority dies, in milliseconds since the start, and whether its address is known.
     pub(crate) death: Option<(u64, bool)>,
 }
@@ -109,8 +111,8 @@ struct UnderWay {
     step: Step,
     first_ms: Option<u64>,
     sends: u32,
-    /// The answer that comes first: when, when it was asked for, and its octets.
-    answer: Option<(u64, u64, Vec<u8>)>,
+    /// The answer that comes first: when, and its octets.
+    answer: Option<(u64, Vec<u8>)>,
 }
 
 /// Sends each question when it is its turn, again while no answer has come, and takes the first answer.
@@ -139,12 +141,13 @@ fn carry_out(
         let message = own.step.question.message(way.random() as u16);
         let (via, patience_ms) = (own.step.via, own.step.patience_ms);
         if !way.loses(via)
-            && let Some((octets, took_ms)) = ask(&message, via, at_ms)
+            && let Some((octets, took_ms)) = ask(&message, via, at_ms + conditions.delay_ms / 2)
+            && let took_ms = took_ms + conditions.delay_ms
             && !way.loses(via)
             && at_ms + took_ms < first_ms + patience_ms
             && own.answer.as_ref().is_none_or(|(came_ms, ..)| at_ms + took_ms < *came_ms)
         {
-            own.answer = Some((at_ms + took_ms, at_ms, octets));
+            own.answer = Some((at_ms + took_ms, octets));
         }
         let next_ms = at_ms + REPEAT_MS;
         if via == Via::Udp && own.sends < own.step.tries && next_ms < first_ms + patience_ms {
@@ -159,9 +162,10 @@ fn carry_out(
 impl UnderWay {
     fn done(self) -> Exchange {
         let UnderWay { step, first_ms, sends, answer } = self;
-        let (sent_ms, took_ms, outcome) = match answer {
-            Some((came_ms, sent_ms, octets)) => (sent_ms, came_ms - sent_ms, Outcome::Answer(octets)),
-            None => (first_ms.unwrap_or(START_MS), step.patience_ms, Outcome::Silence),
+        let sent_ms = first_ms.unwrap_or(START_MS);
+        let (took_ms, outcome) = match answer {
+            Some((came_ms, octets)) => (came_ms - sent_ms, Outcome::Answer(octets)),
+            None => (step.patience_ms, Outcome::Silence),
         };
         Exchange { step, sent_ms, took_us: took_ms * 1000, sends, outcome }
     }

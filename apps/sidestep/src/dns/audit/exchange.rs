@@ -35,7 +35,7 @@ pub(super) struct Ports {
 /// What became of a question.
 pub(super) struct Asked {
     pub(super) outcome: Outcome,
-    /// When it was sent: of several times the one that was answered, or else the first.
+    /// When it was sent for the first time, and how long it took since then: a client waits as long.
     pub(super) sent: Instant,
     pub(super) took: Duration,
     pub(super) sends: u32,
@@ -80,8 +80,8 @@ impl Askers {
             };
             tokio::select! {
                 biased;
-                Some(Ok((sent, took, answer))) = under_way.join_next() => {
-                    return Asked { outcome: outcome(answer), sent, took, sends };
+                Some(Ok(answer)) = under_way.join_next() => {
+                    return Asked { outcome: outcome(answer), sent: first, took: first.elapsed(), sends };
                 }
                 () = next => {}
             }
@@ -95,16 +95,14 @@ impl Askers {
     }
 }
 
-/// When a question was sent, and what came after how long.
+/// What came.
 async fn ask_once(
     asker: Asker,
     server: Server,
     transport: Transport,
     message: Vec<u8>,
-) -> (Instant, Duration, Result<Vec<u8>, AskError>) {
-    let sent = Instant::now();
-    let answer = asker.ask(&server, transport, &message).await;
-    (sent, sent.elapsed(), answer)
+) -> Result<Vec<u8>, AskError> {
+    asker.ask(&server, transport, &message).await
 }
 
 impl Ports {

@@ -1,5 +1,6 @@
 //! Answers that are changed on the way: names that do not exist, addresses, names that the user gave, private addresses, case.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use dns_wire::{NameBuf, Rcode, Rtype};
@@ -68,12 +69,12 @@ pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
 
 /// The addresses of an answer.
 fn addresses(reply: &Reply) -> Vec<IpAddr> {
-    let read = |rdata: &[u8]| -> Option<IpAddr> {
-        let v4 = <[u8; 4]>::try_from(rdata).map(|octets| Ipv4Addr::from(octets).into());
-        v4.ok().or_else(|| <[u8; 16]>::try_from(rdata).ok().map(|octets| Ipv6Addr::from(octets).into()))
-    };
-    let records = reply.answers.iter().filter(|record| matches!(record.rtype, Rtype::A | Rtype::AAAA));
-    records.filter_map(|record| read(&record.rdata)).collect()
+    reply.addresses().filter_map(|record| read(&record.rdata)).collect()
+}
+
+fn read(rdata: &[u8]) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(rdata).map(|octets| Ipv4Addr::from(octets).into());
+    v4.ok().or_else(|| <[u8; 16]>::try_from(rdata).ok().map(|octets| Ipv6Addr::from(octets).into()))
 }
 
 /// The first ones, and how many there are besides: an answer has room for thousands.
@@ -106,12 +107,9 @@ fn missing(transcript: &Transcript<'_>) -> Finding {
 
 fn address(transcript: &Transcript<'_>) -> Finding {
     let exchanges: Vec<&Exchange> = transcript.group("address").collect();
-    let lies: Vec<IpAddr> = exchanges
-        .iter()
-        .filter(|exchange| exchange.dated().is_none())
-        .filter_map(|exchange| exchange.reply())
-        .flat_map(|reply| addresses(&reply))
-        .collect();
+    let forged = exchanges.iter().flat_map(|exchange| exchange.forged());
+    let lies: BTreeSet<IpAddr> = forged.filter_map(|record| read(&record.rdata)).collect();
+    let lies: Vec<IpAddr> = lies.into_iter().collect();
     let lines = exchanges.iter().map(|exchange| transcript.line(exchange));
     let arrived = exchanges.iter().filter(|exchange| exchange.dated().is_some()).count();
     let finding = match (lies.is_empty(), arrived) {

@@ -43,7 +43,7 @@ pub(super) fn plan(planner: &mut Planner<'_>) {
         for (number, via) in ENCRYPTED.into_iter().enumerate() {
             for is_verified in [true, false] {
                 let step = planner.ask_question(word(via), 5200 + 50 * number as u64, question.clone());
-                (step.via, step.is_verified, step.patience_ms) = (via, is_verified, 3000);
+                (step.via, step.is_verified) = (via, is_verified);
             }
         }
     }
@@ -163,7 +163,9 @@ fn encrypted(transcript: &Transcript<'_>) -> Finding {
     });
     let good = states.iter().filter(|(_, (is_good, _))| *is_good).count();
     let any = states.iter().filter(|(_, (_, any))| *any).count();
+    let is_known = transcript.one(word(Via::Tls)).is_some_and(|first| is_known(transcript, first));
     let finding = match (good, any) {
+        (0, 0) if !is_known => INTEGRITY_ENCRYPTED.unknown("no answer came over UDP before, either"),
         (0, 0) => INTEGRITY_ENCRYPTED.finding(Verdict::Notice, "it answers over none of them"),
         (0, any) => INTEGRITY_ENCRYPTED.finding(
             Verdict::Notice,
