@@ -23,6 +23,8 @@ pub enum Outcome {
     Silence,
     /// The connection failed, or what came was no answer.
     Failed(String),
+    /// An error of this host: the resolver was not asked. Judges never see such an exchange.
+    Unsent(String),
 }
 
 /// A question, and what became of it.
@@ -188,7 +190,7 @@ impl Exchange {
     pub fn reply(&self) -> Option<Reply> {
         match &self.outcome {
             Outcome::Answer(octets) => Reply::read(octets).ok(),
-            Outcome::Silence | Outcome::Failed(_) => None,
+            Outcome::Silence | Outcome::Failed(_) | Outcome::Unsent(_) => None,
         }
     }
 
@@ -240,7 +242,7 @@ impl Exchange {
     pub fn said(&self) -> String {
         match (&self.outcome, self.reply()) {
             (Outcome::Silence, _) => "no answer".to_owned(),
-            (Outcome::Failed(reason), _) => reason.clone(),
+            (Outcome::Failed(reason) | Outcome::Unsent(reason), _) => reason.clone(),
             (Outcome::Answer(_), None) => "a malformed answer".to_owned(),
             (Outcome::Answer(_), Some(reply)) => match self.dated() {
                 Some(dated) => format!("{dated}"),

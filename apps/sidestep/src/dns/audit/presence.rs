@@ -40,7 +40,7 @@ impl Authority {
         loop {
             let from_ms = self.now_ms();
             let asked = askers.exchange(&step, &server, turns).await;
-            let is_absent = !matches!(asked.outcome, Outcome::Answer(_));
+            let is_absent = matches!(asked.outcome, Outcome::Silence | Outcome::Failed(_));
             if is_absent {
                 self.add(from_ms, was_absent);
             }

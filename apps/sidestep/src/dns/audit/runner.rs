@@ -21,6 +21,7 @@ use super::options::{Settings, Target};
 use super::pace::{Pace, Turns};
 use super::presence::Authority;
 use super::results::Results;
+use crate::output;
 
 /// After the last exchange the log may still grow: resolvers ask again, and other servers.
 const LOG_WAIT: Duration = Duration::from_millis(300);
@@ -178,11 +179,12 @@ impl Audit {
             let audit = Arc::clone(&self);
             tasks.spawn(async move { audit.carry_out(step, start, start_ms).await });
         }
-        let mut exchanges = Vec::new();
+        let mut exchanges: Vec<Exchange> = Vec::new();
         while let Some(done) = tasks.join_next().await {
             exchanges.extend(done.ok());
         }
         exchanges.sort_by_key(|exchange| exchange.sent_ms);
+        self.leave_out_unsent(probe.name, &mut exchanges);
         let is_answered = |exchange: &Exchange| matches!(exchange.outcome, Outcome::Answer(_));
         if !exchanges.is_empty() && !exchanges.iter().any(is_answered) {
             self.is_silent.store(true, Ordering::Relaxed);
@@ -199,6 +201,25 @@ impl Audit {
         let absences = self.shared.authority.as_ref().map(|authority| authority.absences(start_ms));
         let (target, options, networks) = (address, &self.shared.plan, &settings.networks);
         probe.findings(&Transcript { target, start_ms, exchanges, log, absences, options, networks })
+    }
+
+    /// What this host could not ask says nothing of the resolver.
+    fn leave_out_unsent(&self, probe: &str, exchanges: &mut Vec<Exchange>) {
+        let mut reason = None;
+        let all = exchanges.len();
+        exchanges.retain(|exchange| match &exchange.outcome {
+            Outcome::Unsent(own) => {
+                reason.get_or_insert_with(|| own.clone());
+                false
+            }
+            _ => true,
+        });
+        if let Some(reason) = reason {
+            let (resolver, left_out) = (self.target.show(), all - exchanges.len());
+            output::complain!(
+                "resolver {resolver}: {left_out} of {all} questions of {probe} were not asked: {reason}"
+            );
+        }
     }
 
     /// One step of a plan, when it is time and the rate allows.
