@@ -197,15 +197,15 @@ fn an_authority_that_dies_is_no_fault_of_the_resolver() {
 /// What is fetched for a question is fresh, however late it arrives, and nothing is compared with what had not come yet.
 #[test]
 fn a_slow_way_is_no_finding_but_of_latency() {
-    for delay_ms in [500, 1000, 2500, 3200] {
-        let findings = all_under(&Conditions { delay_ms, ..Conditions::default() });
+    for (delay_ms, ttl_s) in [500, 1000, 2500, 3200].into_iter().flat_map(|ms| [(ms, None), (ms, Some(1))]) {
+        let findings = all_under(&Conditions { delay_ms, ttl_s, ..Conditions::default() });
         let is_odd = |finding: &&Finding| {
             let is_about_time =
                 ["latency.", "selection."].iter().any(|probe| finding.check.starts_with(probe));
             finding.verdict == Verdict::Bad || finding.verdict == Verdict::Notice && !is_about_time
         };
         let odd: Vec<Finding> = findings.iter().filter(is_odd).cloned().collect();
-        assert!(odd.is_empty(), "{delay_ms} ms: {}", show(&odd));
+        assert!(odd.is_empty(), "{delay_ms} ms, TTL {ttl_s:?}: {}", show(&odd));
         let cold = findings.iter().find(|finding| finding.check == "latency.cold").unwrap();
         assert!(cold.summary.starts_with(&format!("median {}", delay_ms + 1)), "{}", cold.summary);
     }

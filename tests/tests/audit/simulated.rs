@@ -35,6 +35,8 @@ pub(crate) struct Conditions {
     pub(crate) servers: Option<[Condition; SERVERS]>,
     /// How long the way to the resolver and back takes, in milliseconds.
     pub(crate) delay_ms: u64,
+    /// Seconds that names of the probes of time are good for, if not the default.
+    pub(crate) ttl_s: Option<u32>,
     /// When the authority dies, in milliseconds since the start, and whether its address is known.
     pub(crate) death: Option<(u64, bool)>,
 }
@@ -56,6 +58,7 @@ fn options(conditions: &Conditions) -> Options {
     Options {
         conditions: conditions.servers.map_or_else(|| Condition::of_servers(SERVERS), Vec::from),
         is_signed: true,
+        ttl_s: conditions.ttl_s.unwrap_or(Options::default().ttl_s),
         is_outside: conditions.is_outside,
         country: Some("DE".to_owned()),
         names: vec![Given { name, expected: Some(expected) }],
