@@ -233,6 +233,12 @@ impl<'a> Planner<'a> {
         self.steps.last_mut().expect("one was pushed")
     }
 
+    /// When the last question so far is asked.
+    #[must_use]
+    pub fn last_ms(&self) -> Option<u64> {
+        self.steps.iter().map(|step| step.at_ms).max()
+    }
+
     /// The questions in the order of their times.
     #[must_use]
     pub fn finish(mut self) -> Vec<Step> {

@@ -23,6 +23,8 @@ pub enum Outcome {
     Silence,
     /// The connection failed, or what came was no answer.
     Failed(String),
+    /// An error of this host: the resolver was not asked. Judges never see such an exchange.
+    Unsent(String),
 }
 
 /// A question, and what became of it.
@@ -30,9 +32,9 @@ pub enum Outcome {
 pub struct Exchange {
     /// The step of the plan.
     pub step: Step,
-    /// When it was sent, by the authority's clock: milliseconds since 1970. Of several times the one that was answered, or else the first.
+    /// When it was sent for the first time, by the authority's clock: milliseconds since 1970.
     pub sent_ms: u64,
-    /// How long it took since then, in microseconds.
+    /// How long it took since then, in microseconds: as long as a client waits.
     pub took_us: u64,
     /// How often it was sent.
     pub sends: u32,
@@ -50,6 +52,8 @@ pub struct Transcript<'a> {
     pub exchanges: Vec<Exchange>,
     /// What the authority logged, or why that is not known.
     pub log: Result<Vec<Entry>, String>,
+    /// When the authority itself did not answer, although it was asked again: from when to when, by its clock. `None` if it was not asked.
+    pub absences: Option<Vec<(u64, u64)>>,
     /// What the plan was made with.
     pub options: &'a Options,
     /// Where addresses are looked up.
@@ -136,6 +140,11 @@ impl Reply {
         self.answers.iter().find(|record| record.rtype == rtype)
     }
 
+    /// The addresses in the answer section.
+    pub fn addresses(&self) -> impl Iterator<Item = &Record> {
+        self.answers.iter().filter(|record| matches!(record.rtype, Rtype::A | Rtype::AAAA))
+    }
+
     /// The data of an option.
     #[must_use]
     pub fn option(&self, code: u16) -> Option<&[u8]> {
@@ -181,7 +190,7 @@ impl Exchange {
     pub fn reply(&self) -> Option<Reply> {
         match &self.outcome {
             Outcome::Answer(octets) => Reply::read(octets).ok(),
-            Outcome::Silence | Outcome::Failed(_) => None,
+            Outcome::Silence | Outcome::Failed(_) | Outcome::Unsent(_) => None,
         }
     }
 
@@ -189,6 +198,12 @@ impl Exchange {
     #[must_use]
     pub fn came_ms(&self) -> u64 {
         self.sent_ms + self.took_us / 1000
+    }
+
+    /// Whether it was asked so long after the answer to another question had come. Before that the resolver may have had no data yet.
+    #[must_use]
+    pub fn follows(&self, first: &Exchange, wait_ms: u64) -> bool {
+        self.sent_ms >= first.came_ms() + wait_ms
     }
 
     /// How long the answer took, in milliseconds.
@@ -203,13 +218,23 @@ impl Exchange {
         self.step.question.name.as_name().labels().find_map(Spec::parse)
     }
 
-    /// The address that was answered: when it was made, and its TTL.
+    /// The address that was answered: when it was made, and its TTL. `None` if the authority did not make all addresses of the answer.
     #[must_use]
     pub fn dated(&self) -> Option<Dated> {
         let reply = self.reply().filter(|reply| reply.is(Rcode::NoError))?;
         let record = reply.record(self.step.question.qtype)?;
-        let made_ms = made_ms(&record.rdata, &self.spec()?, self.came_ms())?;
-        Some(Dated { age_ms: self.came_ms().saturating_sub(made_ms), made_ms, ttl: record.ttl })
+        let spec = self.spec()?;
+        let made = reply.addresses().map(|record| made_ms(&record.rdata, &spec, self.came_ms()));
+        let made_ms = made.collect::<Option<Vec<u64>>>()?.into_iter().min()?;
+        Some(Dated { age_ms: self.sent_ms.saturating_sub(made_ms), made_ms, ttl: record.ttl })
+    }
+
+    /// The addresses of the answer that the authority did not make for this name.
+    #[must_use]
+    pub fn forged(&self) -> Vec<Record> {
+        let Some((reply, spec)) = self.reply().zip(self.spec()) else { return Vec::new() };
+        let is_forged = |record: &&Record| made_ms(&record.rdata, &spec, self.came_ms()).is_none();
+        reply.addresses().filter(is_forged).cloned().collect()
     }
 
     /// What came, in few words.
@@ -217,7 +242,7 @@ impl Exchange {
     pub fn said(&self) -> String {
         match (&self.outcome, self.reply()) {
             (Outcome::Silence, _) => "no answer".to_owned(),
-            (Outcome::Failed(reason), _) => reason.clone(),
+            (Outcome::Failed(reason) | Outcome::Unsent(reason), _) => reason.clone(),
             (Outcome::Answer(_), None) => "a malformed answer".to_owned(),
             (Outcome::Answer(_), Some(reply)) => match self.dated() {
                 Some(dated) => format!("{dated}"),
@@ -233,7 +258,7 @@ impl Exchange {
 pub struct Dated {
     /// When it was made.
     pub made_ms: u64,
-    /// How old it was when it came.
+    /// How old it was when it was asked for: what was made after that is fresh, however long its way is.
     pub age_ms: u64,
     /// The TTL that came with it.
     pub ttl: u32,

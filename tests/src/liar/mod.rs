@@ -77,6 +77,10 @@ pub enum Fault {
     RewritesMissing,
     /// All names have one address.
     ChangesAddress,
+    /// All addresses have another one behind them.
+    AppendsAddress,
+    /// All addresses have another one before them.
+    PrependsAddress,
     /// Signatures are not looked at.
     NeverValidates,
     /// A zone of an unknown algorithm is bogus.
@@ -190,6 +194,22 @@ pub struct Upstream {
     pub zone: Zone,
     /// Who asked.
     pub log: Log,
+    /// It answers nothing any more.
+    pub is_dead: bool,
+}
+
+impl Upstream {
+    /// From now on nothing arrives.
+    pub fn die(&mut self) {
+        self.is_dead = true;
+    }
+
+    fn answer(&mut self, asked: &Asked<'_>, now_ms: u64) -> dns_audit::authority::Answer {
+        match self.is_dead {
+            true => dns_audit::authority::Answer::default(),
+            false => self.zone.answer(asked, &mut self.log, now_ms),
+        }
+    }
 }
 
 /// What is fetched: the answer, and how long it took.
@@ -418,7 +438,7 @@ impl Liar {
             let source = SocketAddr::new(EGRESS[0], 1024 + (self.random() % 60_000) as u16);
             let server = self.servers.choose(0, now_ms);
             let asked = Asked { message: &message, source, server, via: Via::Udp };
-            let _ = upstream.zone.answer(&asked, &mut upstream.log, now_ms); // It says nothing that is not known.
+            let _ = upstream.answer(&asked, now_ms); // It says nothing that is not known.
         }
         let mut took_ms = 0;
         for attempt in 0..if self.has(Fault::TriesOnce) { 1 } else { 3 } {
@@ -432,7 +452,7 @@ impl Liar {
             // A name without behaviour is not asked for over UDP only: long answers come over TCP.
             let via = if spec.is_some_and(|spec| spec.size > 0) { Via::Tcp } else { Via::Udp };
             let asked = Asked { message: &message, source, server, via };
-            let answer = upstream.zone.answer(&asked, &mut upstream.log, now_ms + took_ms);
+            let answer = upstream.answer(&asked, now_ms + took_ms);
             match answer.message.and_then(|octets| Reply::read(&octets).ok()) {
                 Some(reply) => {
                     let delay = u64::from(answer.delay_ms);
@@ -480,6 +500,12 @@ impl Liar {
         if is_missing && self.has(Fault::RewritesMissing) || !is_missing && changes {
             *answer = Answer { answers: vec![lie()], ..Answer::default() };
             return;
+        }
+        if has_address && self.has(Fault::AppendsAddress) {
+            answer.answers.push(lie());
+        }
+        if has_address && self.has(Fault::PrependsAddress) {
+            answer.answers.insert(0, lie());
         }
         if self.has(Fault::FiltersPrivate) && spec.is_some_and(|spec| spec.is_private) {
             answer.answers.clear();

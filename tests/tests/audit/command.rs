@@ -39,7 +39,11 @@ impl Served {
     fn start_that(loses: impl FnMut(&[u8]) -> bool + Send + 'static) -> Served {
         let origin = NameBuf::from_text(b"probe.example.", None).unwrap();
         let servers = vec![IpAddr::from([192, 0, 2, 1])];
-        let upstream = Upstream { zone: Zone::new(origin, servers, KeySet::default()), log: Log::new(1000) };
+        let upstream = Upstream {
+            zone: Zone::new(origin, servers, KeySet::default()),
+            log: Log::new(1000),
+            is_dead: false,
+        };
         let liar = Arc::new(Mutex::new((Liar::new(None, 1), upstream)));
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = udp.local_addr().unwrap();
@@ -290,6 +294,55 @@ fn a_lost_datagram_is_sent_again_with_another_id_and_is_no_finding() {
     let ids = ids.lock().unwrap();
     let differing = ids.values().filter(|ids| ids.len() > 1 && ids[0] != ids[1]).count();
     assert!(differing >= 6, "{ids:?}");
+}
+
+/// The liar keeps data with TTL 0. That is bad, unless the authority, a process of its own here, ends while the liar is asked.
+#[test]
+fn an_authority_that_ends_during_the_audit_leaves_its_verdicts_unknown() {
+    for ends in [false, true] {
+        let words = ["dns", "audit", "authority", "--zone", "probe.example", "--listen", "127.0.0.1:0"];
+        let mut authority = Child::spawn("sidestep", Command::new(sidestep_binary()).args(words)).unwrap();
+        let ready = authority.wait_for_line("ready: audit zone", PATIENCE).unwrap();
+        let address = ready.rsplit(' ').next().unwrap().to_owned();
+        let (tell, told) = std::sync::mpsc::channel();
+        let served = Served::start_that(move |_| {
+            let _ = tell.send(()); // Only the first time is waited for.
+            false
+        });
+        served.suffer(Some(Fault::KeepsZero));
+        let words = served.words("probe", &["--only", "ttl", "--json", "--authority", &address]);
+        let asked = thread::spawn(move || Command::new(sidestep_binary()).args(words).output().unwrap());
+        told.recv_timeout(PATIENCE).unwrap();
+        if ends {
+            drop(authority);
+        }
+        let output = asked.join().unwrap();
+        let report: Report = serde_json::from_slice(&output.stdout).unwrap();
+        let zero = report.resolvers[0].findings.iter().find(|finding| finding.check == "ttl.zero").unwrap();
+        let expected = if ends { Verdict::Unknown } else { Verdict::Bad };
+        assert_eq!(zero.verdict, expected, "{zero:?}");
+        assert_eq!(zero.summary.contains("the authority itself did not answer"), ends, "{zero:?}");
+    }
+}
+
+/// Silent resolvers hold their sockets for seconds. Whoever runs out of descriptors waits, and blames nobody.
+#[test]
+fn few_descriptors_are_no_fault_of_a_resolver() {
+    let served = Served::start();
+    let silent: Vec<UdpSocket> = (0..3).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+    let silent: Vec<String> = silent.iter().map(|socket| socket.local_addr().unwrap().to_string()).collect();
+    let more: Vec<&str> = ["--only", "latency", "--json", "--total-rate", "1000"]
+        .into_iter()
+        .chain(silent.iter().map(|text| &**text))
+        .collect();
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 64; exec \"$0\" \"$@\""]).arg(sidestep_binary());
+    let output = command.args(served.words("probe", &more)).output().unwrap();
+    assert!(!text(&output.stderr).contains("Too many open files"), "{}", text(&output.stderr));
+    let report: Report = serde_json::from_slice(&output.stdout).unwrap();
+    let good = report.resolvers.iter().find(|own| own.resolver == served.address.to_string()).unwrap();
+    let verdicts: Vec<Verdict> = good.findings.iter().map(|finding| finding.verdict).collect();
+    assert_eq!((verdicts, report.resolvers.len()), (vec![Verdict::Good; 2], 4), "{report:?}");
 }
 
 /// Strangers are held back by the address, and what is beyond is dropped or cut.

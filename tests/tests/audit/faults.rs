@@ -9,7 +9,7 @@ use tests::Fault;
 use crate::simulated::{Conditions, findings, findings_under};
 
 /// Fault, the check that sees it, and how that ends.
-const FAULTS: [(Fault, &str, Verdict); 72] = [
+const FAULTS: [(Fault, &str, Verdict); 74] = [
     (Fault::ServesExpired, "stale.reachable", Verdict::Bad),
     (Fault::ServesExpired, "flush.way", Verdict::Notice),
     (Fault::NeverRefreshes, "stale.refresh", Verdict::Bad),
@@ -61,6 +61,8 @@ const FAULTS: [(Fault, &str, Verdict); 72] = [
     (Fault::RewritesMissing, "integrity.missing", Verdict::Bad),
     (Fault::ChangesAddress, "integrity.address", Verdict::Bad),
     (Fault::ChangesToNear, "integrity.address", Verdict::Bad),
+    (Fault::AppendsAddress, "integrity.address", Verdict::Bad),
+    (Fault::PrependsAddress, "integrity.address", Verdict::Bad),
     (Fault::Hijacks, "integrity.names", Verdict::Bad),
     (Fault::NeverValidates, "integrity.valid", Verdict::Notice),
     (Fault::NeverValidates, "integrity.bogus", Verdict::Bad),
@@ -168,6 +170,47 @@ fn datagrams_lost_on_the_way_to_the_resolver_are_no_finding() {
     assert!(repeated > 10, "{repeated} repeats are in the evidence");
 }
 
+/// What a resolver does without the authority is not held against it, whether the probe can ask the authority itself or not.
+#[test]
+fn an_authority_that_dies_is_no_fault_of_the_resolver() {
+    let mut tested = 0;
+    for after_ms in [0, 300, 1500, 5000, 7000, 9000, 12_000] {
+        for is_known in [true, false] {
+            for fault in [None, Some(Fault::KeepsRemoved), Some(Fault::SilentWhenDown)] {
+                let death = Some((after_ms, is_known));
+                let findings = all_under(&Conditions { fault, death, ..Conditions::default() });
+                let is_odd = |finding: &&Finding| {
+                    // What it does while a name has no authority is looked at, and seen.
+                    let is_seen = fault.is_some() && finding.check == "stale.outage";
+                    matches!(finding.verdict, Verdict::Bad | Verdict::Notice) && !is_seen
+                };
+                let odd: Vec<Finding> = findings.iter().filter(is_odd).cloned().collect();
+                assert!(odd.is_empty(), "{after_ms} ms, known {is_known}, {fault:?}: {}", show(&odd));
+                let is_said = |finding: &&Finding| finding.summary.contains("the authority");
+                tested += findings.iter().filter(is_said).count();
+            }
+        }
+    }
+    assert!(tested > 100, "{tested} findings name the authority");
+}
+
+/// What is fetched for a question is fresh, however late it arrives, and nothing is compared with what had not come yet.
+#[test]
+fn a_slow_way_is_no_finding_but_of_latency() {
+    for (delay_ms, ttl_s) in [500, 1000, 2500, 3200].into_iter().flat_map(|ms| [(ms, None), (ms, Some(1))]) {
+        let findings = all_under(&Conditions { delay_ms, ttl_s, ..Conditions::default() });
+        let is_odd = |finding: &&Finding| {
+            let is_about_time =
+                ["latency.", "selection."].iter().any(|probe| finding.check.starts_with(probe));
+            finding.verdict == Verdict::Bad || finding.verdict == Verdict::Notice && !is_about_time
+        };
+        let odd: Vec<Finding> = findings.iter().filter(is_odd).cloned().collect();
+        assert!(odd.is_empty(), "{delay_ms} ms, TTL {ttl_s:?}: {}", show(&odd));
+        let cold = findings.iter().find(|finding| finding.check == "latency.cold").unwrap();
+        assert!(cold.summary.starts_with(&format!("median {}", delay_ms + 1)), "{}", cold.summary);
+    }
+}
+
 /// Of who does not serve this host nothing is said, but that it does not.
 #[test]
 fn a_resolver_that_does_not_serve_this_host_has_no_verdicts() {
@@ -204,6 +247,17 @@ fn where_questions_leave_too_late_nothing_is_said_about_the_choice_of_servers() 
     }
 }
 
+/// Only the address that was added is named, wherever it stands.
+#[test]
+fn an_address_beside_the_true_one_is_named() {
+    let probe = probes::by_name("integrity").unwrap();
+    for fault in [Fault::AppendsAddress, Fault::PrependsAddress] {
+        let findings = findings(probe, Some(fault));
+        let finding = findings.iter().find(|finding| finding.check == "integrity.address").unwrap();
+        assert_eq!(finding.summary, "the authority never sent 203.0.113.9", "{fault:?}");
+    }
+}
+
 #[test]
 fn names_without_an_answer_are_not_tested() {
     let probe = probes::by_name("integrity").unwrap();
@@ -219,7 +273,11 @@ fn names_without_an_answer_are_not_tested() {
 fn a_fault_is_found_by_nobody_else() {
     let related = |fault: Fault, check: &str| match fault {
         // All answers are changed, or none comes, whatever is looked at.
-        Fault::ChangesAddress | Fault::ChangesToNear | Fault::Deaf => true,
+        Fault::ChangesAddress
+        | Fault::ChangesToNear
+        | Fault::AppendsAddress
+        | Fault::PrependsAddress
+        | Fault::Deaf => true,
         // What is kept for too long is expired data, too.
         Fault::ServesExpired | Fault::NeverRefreshes | Fault::MinimumTtl | Fault::KeepsZero => {
             ["stale.", "ttl.", "flush."].iter().any(|probe| check.starts_with(probe))

@@ -33,6 +33,12 @@ pub(crate) struct Conditions {
     pub(crate) is_outside: bool,
     /// Of the audit zone's servers, if they are not those where nothing is said.
     pub(crate) servers: Option<[Condition; SERVERS]>,
+    /// How long the way to the resolver and back takes, in milliseconds.
+    pub(crate) delay_ms: u64,
+    /// Seconds that names of the probes of time are good for, if not the default.
+    pub(crate) ttl_s: Option<u32>,
+    /// When the authority dies, in milliseconds since the start, and whether its address is known.
+    pub(crate) death: Option<(u64, bool)>,
 }
 
 /// One of the liar's addresses is at home, the other one is not.
@@ -52,6 +58,7 @@ fn options(conditions: &Conditions) -> Options {
     Options {
         conditions: conditions.servers.map_or_else(|| Condition::of_servers(SERVERS), Vec::from),
         is_signed: true,
+        ttl_s: conditions.ttl_s.unwrap_or(Options::default().ttl_s),
         is_outside: conditions.is_outside,
         country: Some("DE".to_owned()),
         names: vec![Given { name, expected: Some(expected) }],
@@ -68,6 +75,7 @@ fn upstream(conditions: Vec<Condition>) -> Upstream {
     Upstream {
         zone: Zone::new(origin, servers, KeySet::new(vec![key])).with_conditions(conditions),
         log: Log::new(10_000),
+        is_dead: false,
     }
 }
 
@@ -85,13 +93,20 @@ pub(crate) fn findings_under(probe: &Probe, conditions: &Conditions) -> Vec<Find
     let nonce = Nonce(0x0123_4567_89ab_cdef);
     let target = ([192, 0, 2, 53], 53).into();
     let mut planner = Planner::new(origin.as_name(), target, &options, nonce, START_MS);
-    (probe.plan)(&mut planner);
+    probe.plan(&mut planner);
     let exchanges = carry_out(planner.finish(), conditions, |message, via, now_ms| {
+        if conditions.death.is_some_and(|(after_ms, _)| now_ms >= START_MS + after_ms) {
+            upstream.die();
+        }
         liar.ask(message, via, &mut upstream, now_ms)
     });
-    let log = Ok(upstream.log.of(nonce, 0).cloned().collect());
-    let (options, networks) = (&options, &Countries);
-    probe.findings(&Transcript { target, start_ms: START_MS, exchanges, log, options, networks })
+    let (log, absences) = match conditions.death {
+        None => (Ok(upstream.log.of(nonce, 0).cloned().collect()), Some(Vec::new())),
+        Some((after_ms, true)) => (Err("it is dead".to_owned()), Some(vec![(START_MS + after_ms, u64::MAX)])),
+        Some((_, false)) => (Err("nobody was asked".to_owned()), None),
+    };
+    let (start_ms, options, networks) = (START_MS, &options, &Countries);
+    probe.findings(&Transcript { target, start_ms, exchanges, log, absences, options, networks })
 }
 
 /// A question under way.
@@ -99,8 +114,8 @@ struct UnderWay {
     step: Step,
     first_ms: Option<u64>,
     sends: u32,
-    /// The answer that comes first: when, when it was asked for, and its octets.
-    answer: Option<(u64, u64, Vec<u8>)>,
+    /// The answer that comes first: when, and its octets.
+    answer: Option<(u64, Vec<u8>)>,
 }
 
 /// Sends each question when it is its turn, again while no answer has come, and takes the first answer.
@@ -129,12 +144,13 @@ fn carry_out(
         let message = own.step.question.message(way.random() as u16);
         let (via, patience_ms) = (own.step.via, own.step.patience_ms);
         if !way.loses(via)
-            && let Some((octets, took_ms)) = ask(&message, via, at_ms)
+            && let Some((octets, took_ms)) = ask(&message, via, at_ms + conditions.delay_ms / 2)
+            && let took_ms = took_ms + conditions.delay_ms
             && !way.loses(via)
             && at_ms + took_ms < first_ms + patience_ms
             && own.answer.as_ref().is_none_or(|(came_ms, ..)| at_ms + took_ms < *came_ms)
         {
-            own.answer = Some((at_ms + took_ms, at_ms, octets));
+            own.answer = Some((at_ms + took_ms, octets));
         }
         let next_ms = at_ms + REPEAT_MS;
         if via == Via::Udp && own.sends < own.step.tries && next_ms < first_ms + patience_ms {
@@ -149,9 +165,10 @@ fn carry_out(
 impl UnderWay {
     fn done(self) -> Exchange {
         let UnderWay { step, first_ms, sends, answer } = self;
-        let (sent_ms, took_ms, outcome) = match answer {
-            Some((came_ms, sent_ms, octets)) => (sent_ms, came_ms - sent_ms, Outcome::Answer(octets)),
-            None => (first_ms.unwrap_or(START_MS), step.patience_ms, Outcome::Silence),
+        let sent_ms = first_ms.unwrap_or(START_MS);
+        let (took_ms, outcome) = match answer {
+            Some((came_ms, octets)) => (came_ms - sent_ms, Outcome::Answer(octets)),
+            None => (step.patience_ms, Outcome::Silence),
         };
         Exchange { step, sent_ms, took_us: took_ms * 1000, sends, outcome }
     }

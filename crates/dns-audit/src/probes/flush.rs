@@ -4,7 +4,8 @@
 use dns_wire::header::flag;
 use dns_wire::{NameBuf, Rtype};
 
-use super::stale::{LATER_MS, is_expired};
+use super::presence::needed;
+use super::stale::{LATER_MS, expired_in, is_expired};
 use crate::authority::{Subnet, Via};
 use crate::checks::{FLUSH_WAY, Finding, Verdict};
 use crate::edns;
@@ -76,7 +77,10 @@ fn other_network() -> Subnet {
 }
 
 pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
-    let expired = |way: &str| transcript.one(&format!("{way}.expired")).is_some_and(is_expired);
+    let expired = |way: &str| {
+        let own = expired_in(transcript, &format!("{way}.first"), &format!("{way}.expired"));
+        own.into_iter().any(is_expired)
+    };
     let seen: Vec<(&str, &str)> = WAYS.into_iter().filter(|(way, _)| expired(way)).collect();
     if seen.is_empty() {
         let any = transcript.one("nothing.expired").and_then(Exchange::dated);
@@ -97,7 +101,7 @@ pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
         _ => FLUSH_WAY
             .finding(Verdict::Notice, format!("{working} of {} ways brought fresh data", lines.len())),
     };
-    vec![finding.because(lines.into_iter().map(|(_, line)| line))]
+    vec![needed(finding.because(lines.into_iter().map(|(_, line)| line)), transcript)]
 }
 
 /// Whether a way worked, and a line that says after how many questions, and how long.

@@ -2,6 +2,7 @@
 
 use dns_wire::Rtype;
 
+use super::presence::needed;
 use crate::checks::{Check, Finding, LATENCY_COLD, LATENCY_HOT, Verdict};
 use crate::plan::Planner;
 use crate::transcript::{Exchange, Transcript};
@@ -30,23 +31,32 @@ pub(super) fn plan(planner: &mut Planner<'_>) {
 
 pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
     vec![
-        spread(transcript, "cold", &LATENCY_COLD, COLD_MAX_US),
-        spread(transcript, "hot", &LATENCY_HOT, HOT_MAX_US),
+        needed(spread(&transcript.group("cold").collect::<Vec<_>>(), &LATENCY_COLD, COLD_MAX_US), transcript),
+        hot(transcript),
     ]
 }
 
-fn spread(transcript: &Transcript<'_>, group: &str, check: &'static Check, most_us: u64) -> Finding {
-    let all = transcript.group(group).count();
-    let mut took: Vec<u64> = transcript
-        .group(group)
+/// Of the name that the resolver has: once it has it.
+fn hot(transcript: &Transcript<'_>) -> Finding {
+    let Some(first) = transcript.one("prime").filter(|first| first.dated().is_some()) else {
+        return LATENCY_HOT.unknown("the name that was to be known had no answer");
+    };
+    let known = transcript.group("hot").filter(|exchange| exchange.follows(first, 0));
+    spread(&known.collect::<Vec<_>>(), &LATENCY_HOT, HOT_MAX_US)
+}
+
+fn spread(exchanges: &[&Exchange], check: &'static Check, most_us: u64) -> Finding {
+    let all = exchanges.len();
+    let mut took: Vec<u64> = exchanges
+        .iter()
         .filter(|exchange| exchange.reply().is_some())
-        .map(|exchange: &Exchange| exchange.took_us)
+        .map(|exchange| exchange.took_us)
         .collect();
     took.sort_unstable();
     if took.is_empty() {
         return check.unknown("no answer came");
     }
-    let again: u32 = transcript.group(group).map(|exchange| exchange.sends.saturating_sub(1)).sum();
+    let again: u32 = exchanges.iter().map(|exchange| exchange.sends.saturating_sub(1)).sum();
     let at = |percent: usize| took[(took.len() - 1) * percent / 100];
     let lost = all - took.len();
     let verdict = if lost * 20 > all {

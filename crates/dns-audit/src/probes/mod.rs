@@ -4,6 +4,7 @@ mod flush;
 mod identity;
 mod integrity;
 mod latency;
+mod presence;
 mod selection;
 mod service;
 mod stale;
@@ -25,12 +26,18 @@ pub struct Probe {
     /// What it finds out.
     pub purpose: &'static str,
     /// Makes its questions.
-    pub plan: fn(&mut Planner<'_>),
+    plan: fn(&mut Planner<'_>),
     /// Reads what became of them.
     judge: fn(&Transcript<'_>) -> Vec<Finding>,
 }
 
 impl Probe {
+    /// Its questions, and those that show whether the resolver reaches the authority at the end.
+    pub fn plan(&self, planner: &mut Planner<'_>) {
+        (self.plan)(planner);
+        presence::plan(planner);
+    }
+
     /// What the transcript shows. Where the resolver does not serve this host at all, nothing is judged but that.
     #[must_use]
     pub fn findings(&self, transcript: &Transcript<'_>) -> Vec<Finding> {
@@ -55,7 +62,7 @@ impl Probe {
     pub fn harm(&self, options: &Options) -> Harm {
         let target = (std::net::Ipv4Addr::LOCALHOST, 53).into();
         let mut planner = Planner::new(Name::ROOT, target, options, Nonce(0), 0);
-        (self.plan)(&mut planner);
+        self.plan(&mut planner);
         let of_name = |spec: Spec| {
             let is_silent = spec.phases.iter().any(|phase| phase.behaviour == Behaviour::Silent);
             match spec.servers {

@@ -5,9 +5,10 @@
 
 use dns_wire::Rtype;
 
+use super::presence::needed;
 use crate::authority::{Condition, Entry, Servers};
 use crate::checks::{Finding, SELECTION_LOSS, SELECTION_OUTAGE, SELECTION_RETURN, SELECTION_SHARE, Verdict};
-use crate::plan::{Planner, REPEAT_MS};
+use crate::plan::Planner;
 use crate::transcript::{Exchange, Transcript, seconds};
 
 /// Between two questions.
@@ -75,7 +76,7 @@ pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
     let all = [&SELECTION_SHARE, &SELECTION_OUTAGE, &SELECTION_RETURN, &SELECTION_LOSS];
     match untested(transcript) {
         Some(reason) => all.map(|check| check.unknown(reason.clone())).into(),
-        None => vec![share(transcript), outage(transcript), back(transcript), loss(transcript)],
+        None => [share, outage, back, loss].map(|judge| needed(judge(transcript), transcript)).into(),
     }
 }
 
@@ -99,10 +100,8 @@ fn untested(transcript: &Transcript<'_>) -> Option<String> {
 
 /// By how much the latest question was late, if too many were: the bound of rate has held them up.
 fn lateness(transcript: &Transcript<'_>) -> Option<u64> {
-    let lateness = |exchange: &Exchange| {
-        let again_ms = u64::from(exchange.sends.saturating_sub(1)) * REPEAT_MS;
-        exchange.sent_ms.saturating_sub(transcript.start_ms + exchange.step.at_ms + again_ms)
-    };
+    let lateness =
+        |exchange: &Exchange| exchange.sent_ms.saturating_sub(transcript.start_ms + exchange.step.at_ms);
     let late: Vec<u64> = transcript.exchanges.iter().map(lateness).filter(|ms| *ms > LATE_MS).collect();
     late.iter().max().copied().filter(|_| late.len() * LATE_SHARE > transcript.exchanges.len())
 }
@@ -195,6 +194,9 @@ fn outage(transcript: &Transcript<'_>) -> Finding {
     };
     // Names without loss alone: those with it come later.
     let during = transcript.logged_for("during");
+    if during.is_empty() {
+        return SELECTION_OUTAGE.unknown("no question reached the authority");
+    }
     let tries = during.iter().copied().filter(|entry| is_silent(entry)).count();
     let all: Vec<&Exchange> = names.iter().map(|(exchange, _)| *exchange).collect();
     let failed = all.iter().filter(|exchange| exchange.dated().is_none()).count();

@@ -5,6 +5,7 @@
 
 use dns_wire::{Rcode, Rtype};
 
+use super::presence::needed;
 use crate::authority::{Behaviour, Phase};
 use crate::checks::{
     Finding, STALE_GONE, STALE_LABEL, STALE_OUTAGE, STALE_REACHABLE, STALE_RECOVERY, STALE_REFRESH,
@@ -71,13 +72,12 @@ pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
         return vec![raised];
     }
     let (reachable, is_stale) = reachable(transcript);
-    let mut findings = vec![reachable];
-    findings.extend(is_stale.then(|| refresh(transcript)));
-    findings.push(slow(transcript));
+    let mut findings = vec![needed(reachable, transcript)];
+    findings.extend(is_stale.then(|| needed(refresh(transcript), transcript)));
+    findings.push(needed(slow(transcript), transcript));
     findings.push(outage(transcript));
     findings.extend(manners(transcript));
-    findings.push(gone(transcript));
-    findings.push(recovery(transcript));
+    findings.extend([gone(transcript), recovery(transcript)].map(|finding| needed(finding, transcript)));
     findings
 }
 
@@ -91,17 +91,21 @@ fn raised(transcript: &Transcript<'_>) -> Option<Finding> {
     (got > given).then(|| STALE_REACHABLE.finding(Verdict::Bad, summary).because(lines))
 }
 
-/// Whether an exchange brought data that had expired.
+/// Whether an exchange brought data that had expired when it was asked for.
 pub(super) fn is_expired(exchange: &Exchange) -> bool {
     let ttl_ms = exchange.spec().map_or(0, |spec| u64::from(spec.ttl) * 1000);
     exchange.dated().is_some_and(|dated| dated.age_ms > ttl_ms + SLACK_MS)
 }
 
-/// The exchanges of a name after the TTL of what the first one brought. A bound of rate may have made that one late.
+/// The exchanges of a name after the TTL of what the first one brought. A bound of rate, or a slow way, may have made that one late.
 fn after_expiry<'t>(transcript: &'t Transcript<'_>, name: &str) -> Vec<&'t Exchange> {
-    let (first, later) = (format!("{name}.first"), format!("{name}.later"));
+    expired_in(transcript, &format!("{name}.first"), &format!("{name}.later"))
+}
+
+/// The exchanges of the group `later` that were sent when what `first` brought had expired.
+pub(super) fn expired_in<'t>(transcript: &'t Transcript<'_>, first: &str, later: &str) -> Vec<&'t Exchange> {
     let ttl_ms = u64::from(transcript.options.ttl_s) * 1000;
-    let Some(cached) = transcript.one(&first).map(Exchange::came_ms) else { return Vec::new() };
+    let Some(cached) = transcript.one(first).map(Exchange::came_ms) else { return Vec::new() };
     let own = transcript.exchanges.iter().filter(|exchange| exchange.step.group == later);
     own.filter(|exchange| exchange.sent_ms > cached + ttl_ms + SLACK_MS).collect()
 }
@@ -183,9 +187,9 @@ fn outage(transcript: &Transcript<'_>) -> Finding {
 
 /// TTL and mark of the expired answers that there were.
 fn manners(transcript: &Transcript<'_>) -> Vec<Finding> {
-    let groups = ["up.later", "slow.later", "down.later", "failing.later", "back.later"];
+    let names = ["up", "slow", "down", "failing", "back"];
     let expired =
-        groups.iter().flat_map(|group| transcript.group(group)).filter(|exchange| is_expired(exchange));
+        names.iter().flat_map(|name| after_expiry(transcript, name)).filter(|exchange| is_expired(exchange));
     let replies: Vec<(Reply, u32)> =
         expired.filter_map(|exchange| Some((exchange.reply()?, exchange.dated()?.ttl))).collect();
     let Some(ttl) = replies.iter().map(|(_, ttl)| *ttl).max() else { return Vec::new() };

@@ -2,6 +2,7 @@
 
 use dns_wire::{Rcode, Rtype};
 
+use super::presence::needed;
 use super::stale::{SLACK_MS, STALE_TTL_MAX};
 use crate::authority::{Behaviour, Phase};
 use crate::checks::{
@@ -16,6 +17,8 @@ const WEEK_S: u32 = 604_800;
 const NEGATIVE_MAX_S: u32 = 10_800;
 /// TTL of the name that is to be refreshed ahead of time; resolvers begin in its last tenth, or its last two seconds.
 const POPULAR_S: u32 = 12;
+/// A TTL has counted down after so long.
+const COUNTED_MS: u64 = 1000;
 /// The negative answer's TTL, and when the name comes into being, in tenths of a second.
 const NEGATIVE_S: u32 = 2;
 const BORN: u32 = 10;
@@ -58,6 +61,9 @@ pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
     ]
 }
 
+/// Why the second of two questions says nothing.
+const EARLY: &str = "the first answer took so long that the second question left too early";
+
 /// The exchanges of a group, and what they brought.
 fn dated<'t>(
     transcript: &'t Transcript<'_>,
@@ -72,8 +78,12 @@ fn lines<'t>(transcript: &'t Transcript<'_>, group: &'t str) -> impl Iterator<It
 
 fn decrement(transcript: &Transcript<'_>) -> Finding {
     let seen = dated(transcript, "steady");
-    let [(_, first), (_, second)] = seen[..] else { return TTL_DECREMENT.unknown("no two answers came") };
-    let finding = if first.made_ms != second.made_ms {
+    let [(asked, first), (again, second)] = seen[..] else {
+        return TTL_DECREMENT.unknown("no two answers came");
+    };
+    let finding = if !again.follows(asked, COUNTED_MS) {
+        TTL_DECREMENT.unknown(EARLY)
+    } else if first.made_ms != second.made_ms {
         TTL_DECREMENT.finding(
             Verdict::Notice,
             "two questions in 3 s brought two answers: the name was not cached, or in several caches",
@@ -91,19 +101,21 @@ fn decrement(transcript: &Transcript<'_>) -> Finding {
 
 fn minimum(transcript: &Transcript<'_>) -> Finding {
     let seen = dated(transcript, "short");
-    let Some((_, first)) = seen.first() else { return TTL_MINIMUM.unknown("no answer came") };
+    let Some((asked, first)) = seen.first() else { return TTL_MINIMUM.unknown("no answer came") };
+    let is_early = seen.get(1).is_some_and(|(again, _)| !again.follows(asked, 1000 + SLACK_MS));
     let kept = seen.get(1).map(|(_, second)| second).filter(|second| second.age_ms > 1000 + SLACK_MS);
     let finding = match kept {
         _ if first.ttl > 1 => {
             TTL_MINIMUM.finding(Verdict::Bad, format!("a TTL of 1 s became {} s", first.ttl))
         }
+        _ if is_early => TTL_MINIMUM.unknown(EARLY),
         None => TTL_MINIMUM.finding(Verdict::Good, "data with a TTL of 1 s was fetched anew after 3 s"),
         Some(second) => {
             // With a TTL up to that of expired data it may be expired data: the probe for it tells.
             let verdict = if second.ttl > STALE_TTL_MAX { Verdict::Bad } else { Verdict::Notice };
             let (age, ttl) = (seconds(second.age_ms), second.ttl);
-            TTL_MINIMUM
-                .finding(verdict, format!("data with a TTL of 1 s was {age} old, and had a TTL of {ttl} s"))
+            let summary = format!("data with a TTL of 1 s was {age} old, and had a TTL of {ttl} s");
+            needed(TTL_MINIMUM.finding(verdict, summary), transcript)
         }
     };
     finding.because(lines(transcript, "short"))
@@ -111,9 +123,12 @@ fn minimum(transcript: &Transcript<'_>) -> Finding {
 
 fn zero(transcript: &Transcript<'_>) -> Finding {
     let seen = dated(transcript, "zero");
-    let [(_, first), (_, second)] = seen[..] else { return TTL_ZERO.unknown("no two answers came") };
-    let finding = if second.made_ms == first.made_ms && second.age_ms > SLACK_MS {
-        TTL_ZERO.finding(Verdict::Bad, format!("data with TTL 0 was {} old", seconds(second.age_ms)))
+    let [(asked, first), (again, second)] = seen[..] else { return TTL_ZERO.unknown("no two answers came") };
+    let finding = if !again.follows(asked, SLACK_MS) {
+        TTL_ZERO.unknown(EARLY)
+    } else if second.made_ms == first.made_ms && second.age_ms > SLACK_MS {
+        let summary = format!("data with TTL 0 was {} old", seconds(second.age_ms));
+        needed(TTL_ZERO.finding(Verdict::Bad, summary), transcript)
     } else if first.ttl > 0 {
         TTL_ZERO.finding(Verdict::Notice, format!("TTL 0 became {} s", first.ttl))
     } else {
@@ -141,12 +156,12 @@ fn negative(transcript: &Transcript<'_>) -> Finding {
     let is_missing = |exchange: &Exchange| exchange.reply().is_some_and(|reply| reply.is(Rcode::NxDomain));
     let finding = if !is_missing(first) {
         TTL_NEGATIVE.unknown("the first answer was not NXDOMAIN")
+    } else if !last.follows(first, u64::from(NEGATIVE_S) * 1000 + SLACK_MS) {
+        TTL_NEGATIVE.unknown(EARLY)
     } else if is_missing(last) {
         let after = seconds(last.sent_ms.saturating_sub(first.sent_ms));
-        TTL_NEGATIVE.finding(
-            Verdict::Bad,
-            format!("NXDOMAIN with a TTL of {NEGATIVE_S} s was still there after {after}"),
-        )
+        let summary = format!("NXDOMAIN with a TTL of {NEGATIVE_S} s was still there after {after}");
+        needed(TTL_NEGATIVE.finding(Verdict::Bad, summary), transcript)
     } else if last.dated().is_some() {
         TTL_NEGATIVE.finding(Verdict::Good, format!("NXDOMAIN with a TTL of {NEGATIVE_S} s ended in time"))
     } else {

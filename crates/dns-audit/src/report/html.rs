@@ -47,7 +47,7 @@ pub fn html(report: &Report) -> String {
 
 // Writing to a string does not fail.
 fn overview(out: &mut String, report: &Report) {
-    *out += "<table><tr><th>Resolver</th><th class=\"n\">Points</th><th>Bad</th><th class=\"n\">Notices</th><th class=\"n\">Not seen</th></tr>";
+    *out += "<table><tr><th>Resolver</th><th class=\"n\">Points</th><th>Bad</th><th class=\"n\">Notices</th><th class=\"n\">Checks seen</th></tr>";
     for resolver in report.ranked() {
         let bad = resolver.findings.iter().filter(|finding| finding.verdict == Verdict::Bad);
         let bad: Vec<&str> = bad.map(|finding| &*finding.title).collect();
@@ -58,7 +58,7 @@ fn overview(out: &mut String, report: &Report) {
             resolver.score.brief(),
             Escaped(&bad.join("; ")),
             resolver.count(Verdict::Notice),
-            resolver.count(Verdict::Unknown)
+            resolver.score.coverage()
         );
     }
     *out += "</table>";
@@ -68,11 +68,9 @@ fn one(out: &mut String, resolver: &ResolverReport) {
     let score = &resolver.score;
     let _ = write!(
         out,
-        "<h2><code>{}</code></h2><p><span class=\"points\">{}.</span> {} checks seen, {} not. {} questions asked.</p>",
+        "<h2><code>{}</code></h2><p><span class=\"points\">{}.</span> {} questions asked.</p>",
         Escaped(&resolver.resolver),
         score.words(),
-        score.seen,
-        score.unknown,
         resolver.questions
     );
     if !score.lines.is_empty() {

@@ -45,11 +45,11 @@ pub struct Report {
 }
 
 impl Report {
-    /// The resolvers, those with the most points first. Those that could not be tested stand behind them in their order: they have no rank.
+    /// The resolvers, those with the most points first. Those of which too little was seen stand behind them in their order: they have no rank.
     #[must_use]
     pub fn ranked(&self) -> Vec<&ResolverReport> {
         let mut resolvers: Vec<&ResolverReport> = self.resolvers.iter().collect();
-        resolvers.sort_by_key(|resolver| std::cmp::Reverse(resolver.score.points));
+        resolvers.sort_by_key(|resolver| std::cmp::Reverse(resolver.score.rank()));
         resolvers
     }
 }
@@ -65,5 +65,32 @@ impl ResolverReport {
     #[must_use]
     pub fn count(&self, verdict: Verdict) -> usize {
         self.findings.iter().filter(|finding| finding.verdict == verdict).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::{TTL_MAXIMUM, TTL_ZERO};
+
+    #[test]
+    fn who_answers_a_few_checks_does_not_stand_before_who_answers_all() {
+        let [good, bad, unknown] = [
+            TTL_ZERO.finding(Verdict::Good, ""),
+            TTL_ZERO.finding(Verdict::Bad, ""),
+            TTL_MAXIMUM.unknown(""),
+        ];
+        let of = |name: &str, findings: &[&Finding]| {
+            ResolverReport::new(name.to_owned(), findings.iter().copied().cloned().collect(), 0)
+        };
+        let resolvers = vec![
+            of("dead", &[&good, &unknown, &unknown]),
+            of("silent", &[&unknown]),
+            of("poor", &[&bad]),
+            of("rich", &[&good, &unknown]),
+        ];
+        let report = Report { zone: String::new(), date: String::new(), rate: [1, 1], resolvers };
+        let names: Vec<&str> = report.ranked().iter().map(|resolver| &*resolver.resolver).collect();
+        assert_eq!(names, ["rich", "poor", "dead", "silent"]);
     }
 }

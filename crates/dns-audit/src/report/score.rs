@@ -33,16 +33,35 @@ pub struct Score {
 }
 
 impl Score {
-    /// The points, for people.
+    /// The points by which it may stand before others; `None` if less than half of its checks were seen: silence is no merit.
     #[must_use]
-    pub fn words(&self) -> String {
-        self.points.map_or_else(|| "not tested".to_owned(), |points| format!("{points} of {FULL} points"))
+    pub fn rank(&self) -> Option<u32> {
+        self.points.filter(|_| self.seen >= self.unknown)
     }
 
-    /// The same for a table.
+    /// How many of the checks were seen.
+    #[must_use]
+    pub fn coverage(&self) -> String {
+        format!("{}/{}", self.seen, self.seen + self.unknown)
+    }
+
+    /// The points and what they are of, for people.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let Some(points) = self.points else { return "not tested".to_owned() };
+        let all = self.seen + self.unknown;
+        let words = format!("{points} of {FULL} points by {} of {all} checks", self.seen);
+        if self.rank().is_some() { words } else { format!("{words}, too few for a rank") }
+    }
+
+    /// The points for a table: in brackets without a rank.
     #[must_use]
     pub fn brief(&self) -> String {
-        self.points.map_or_else(|| "-".to_owned(), |points| points.to_string())
+        match (self.rank(), self.points) {
+            (Some(points), _) => points.to_string(),
+            (None, Some(points)) => format!("({points})"),
+            (None, None) => "-".to_owned(),
+        }
     }
 }
 
@@ -85,6 +104,19 @@ mod tests {
         let lines: Vec<(&str, u32)> =
             score.lines.iter().map(|line| (line.check.as_str(), line.points)).collect();
         assert_eq!(lines, [("stale.reachable", 25), ("ttl.maximum", 1)]);
+    }
+
+    #[test]
+    fn less_than_half_of_the_checks_gives_points_without_a_rank() {
+        let seen = TTL_ZERO.finding(Verdict::Good, "new");
+        let [half, less] = [1, 2].map(|unknown| {
+            let unseen = (0..unknown).map(|_| TTL_MAXIMUM.unknown("no answer"));
+            score(&[vec![seen.clone()], unseen.collect()].concat())
+        });
+        assert_eq!((half.rank(), half.brief().as_str(), half.coverage().as_str()), (Some(100), "100", "1/2"));
+        assert_eq!((less.rank(), less.brief().as_str(), less.coverage().as_str()), (None, "(100)", "1/3"));
+        assert_eq!(half.words(), "100 of 100 points by 1 of 2 checks");
+        assert_eq!(less.words(), "100 of 100 points by 1 of 3 checks, too few for a rank");
     }
 
     #[test]

@@ -26,15 +26,7 @@ pub fn text(report: &Report) -> String {
 // Writing to a string does not fail.
 fn one(out: &mut String, resolver: &ResolverReport) {
     let score = &resolver.score;
-    let _ = writeln!(
-        out,
-        "\n{}: {}; {} checks seen, {} not; {} questions",
-        resolver.resolver,
-        score.words(),
-        score.seen,
-        score.unknown,
-        resolver.questions
-    );
+    let _ = writeln!(out, "\n{}: {}; {} questions", resolver.resolver, score.words(), resolver.questions);
     for finding in &resolver.findings {
         let _ = writeln!(out, "  {:<7} {:<22} {}", finding.verdict.word(), finding.check, finding.summary);
         if matches!(finding.verdict, Verdict::Good | Verdict::Unknown) {
@@ -57,8 +49,8 @@ fn one(out: &mut String, resolver: &ResolverReport) {
 #[must_use]
 pub fn comparison(report: &Report) -> String {
     let mut out = format!(
-        "\n{:<40} {:>6} {:>4} {:>6} {:>5} {:>7}  bad\n",
-        "resolver", "points", "bad", "notice", "good", "unknown"
+        "\n{:<40} {:>6} {:>6} {:>4} {:>6} {:>5} {:>7}  bad\n",
+        "resolver", "points", "seen", "bad", "notice", "good", "unknown"
     );
     for resolver in report.ranked() {
         let [bad, notice, good, unknown] = [Verdict::Bad, Verdict::Notice, Verdict::Good, Verdict::Unknown]
@@ -67,9 +59,10 @@ pub fn comparison(report: &Report) -> String {
         let checks: Vec<&str> = checks.map(|finding| &*finding.check).collect();
         let _ = writeln!(
             out,
-            "{:<40} {:>6} {bad:>4} {notice:>6} {good:>5} {unknown:>7}  {}",
+            "{:<40} {:>6} {:>6} {bad:>4} {notice:>6} {good:>5} {unknown:>7}  {}",
             resolver.resolver,
             resolver.score.brief(),
+            resolver.score.coverage(),
             checks.join(" ")
         );
     }

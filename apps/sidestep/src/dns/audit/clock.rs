@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
-use dns_audit::authority::{Condition, Entry, Nonce, Spec};
-use dns_audit::plan::Question;
+use dns_audit::authority::{Condition, Entry, Nonce, Spec, Via};
+use dns_audit::plan::{Question, REPEAT_MS, Step};
 use dns_audit::transcript::Reply;
 use dns_client::{Asker, Server, Transport};
 use dns_message::Record;
@@ -21,6 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const PAGES_MAX: usize = 100;
 /// The clock is asked for so often; the fastest answer counts.
 const READINGS: usize = 4;
+
+/// So often the authority is asked for a sign of life until it counts as absent: lost datagrams are no absence.
+const LIFE_TRIES: u32 = 5;
 
 /// Milliseconds since 1970.
 pub(super) fn unix_ms() -> u64 {
@@ -87,6 +90,19 @@ pub(super) async fn conditions(
     };
     let numbered: BTreeMap<usize, Condition> = reply.answers.iter().filter_map(read).collect();
     Ok(numbered.into_values().collect())
+}
+
+/// The question whether the authority is there: anything that it says is an answer.
+pub(super) fn sign_of_life(zone: Name<'_>) -> anyhow::Result<Step> {
+    Ok(Step {
+        at_ms: 0,
+        group: String::new(),
+        via: Via::Udp,
+        question: below(zone, "servers")?,
+        tries: LIFE_TRIES,
+        patience_ms: u64::from(LIFE_TRIES) * REPEAT_MS,
+        is_verified: true,
+    })
 }
 
 /// What the authority logged of a run.

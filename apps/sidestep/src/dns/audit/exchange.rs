@@ -1,17 +1,21 @@
 //! One question of a plan, over any transport.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use dns_audit::authority::Via;
 use dns_audit::plan::{REPEAT_MS, Step};
 use dns_audit::transcript::Outcome;
 use dns_client::{AskError, Asker, Server, Transport, Trust};
+use rustix::io::Errno;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::clock::random;
 use super::pace::Turns;
+use crate::dns::descriptors;
 
 /// The path of DNS over HTTPS (RFC 8484, 4.1.1).
 const PATH: &str = "/dns-query";
@@ -22,7 +26,14 @@ pub(super) struct Askers {
     strict: Vec<Asker>,
     lax: Vec<Asker>,
     ports: Ports,
+    /// One for each question under way: so many sockets there may be.
+    sockets: Arc<Semaphore>,
 }
+
+/// Descriptors for all but questions: the runtime, files, the history, who reads metrics.
+const RESERVE: usize = 48;
+/// Questions under way, where descriptors are no bound.
+const SOCKETS_MAX: usize = 1 << 16;
 
 /// Where resolvers answer what is encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +46,7 @@ pub(super) struct Ports {
 /// What became of a question.
 pub(super) struct Asked {
     pub(super) outcome: Outcome,
-    /// When it was sent: of several times the one that was answered, or else the first.
+    /// When it was sent for the first time, and how long it took since then: a client waits as long.
     pub(super) sent: Instant,
     pub(super) took: Duration,
     pub(super) sends: u32,
@@ -50,10 +61,17 @@ impl Askers {
         };
         let make =
             |trust: &Trust| all().into_iter().map(|source| Asker::new(trust.clone(), source)).collect();
-        Askers { strict: make(trust), lax: make(&Trust::Anybody), ports }
+        let descriptors = descriptors::raise_limit().and_then(|limit| usize::try_from(limit).ok());
+        let sockets = descriptors.unwrap_or(SOCKETS_MAX).saturating_sub(RESERVE).clamp(1, SOCKETS_MAX);
+        Askers {
+            strict: make(trust),
+            lax: make(&Trust::Anybody),
+            ports,
+            sockets: Arc::new(Semaphore::new(sockets)),
+        }
     }
 
-    /// Asks when the rate allows, over UDP again after a while without answer, and takes the first answer.
+    /// Asks when the rate and the number of sockets allow, over UDP again after a while without answer, and takes the first answer.
     pub(super) async fn exchange(&self, step: &Step, server: &Server, turns: &Turns<'_>) -> Asked {
         let askers = if step.is_verified { &self.strict } else { &self.lax };
         let asker = &askers[step.question.source % askers.len()];
@@ -61,6 +79,7 @@ impl Askers {
         let address = SocketAddr::new(server.address.ip(), self.ports.of(transport, server.address.port()));
         let server = Server { address, ..server.clone() };
         let tries = if transport == Transport::Udp { step.tries.max(1) } else { 1 };
+        let mut socket = Arc::clone(&self.sockets).acquire_owned().await.ok(); // Nobody closes it.
         turns.wait().await;
         let first = Instant::now();
         let end = first + Duration::from_millis(step.patience_ms);
@@ -68,22 +87,29 @@ impl Askers {
         while sends < tries && Instant::now() < end {
             let Ok(id) = random() else { break };
             let message = step.question.message(u16::from_be_bytes(id));
-            under_way.spawn(ask_once(asker.clone(), server.clone(), transport, message));
+            let (asker, server, own) = (asker.clone(), server.clone(), socket.take());
+            under_way.spawn(async move {
+                let _own = own;
+                asker.ask(&server, transport, &message).await
+            });
             sends += 1;
             let repeat = Instant::now() + Duration::from_millis(REPEAT_MS);
             let again = sends < tries && repeat < end;
-            let next = async {
-                sleep_until(if again { repeat } else { end }).await;
-                if again {
-                    turns.wait().await;
+            // Those that wait for a second socket have one: nobody may wait for ever.
+            let next = timeout_at(end, async {
+                if !again {
+                    std::future::pending::<()>().await;
                 }
-            };
+                sleep_until(repeat).await;
+                socket = Arc::clone(&self.sockets).acquire_owned().await.ok();
+                turns.wait().await;
+            });
             tokio::select! {
                 biased;
-                Some(Ok((sent, took, answer))) = under_way.join_next() => {
-                    return Asked { outcome: outcome(answer), sent, took, sends };
+                Some(Ok(answer)) = under_way.join_next() => {
+                    return Asked { outcome: outcome(answer), sent: first, took: first.elapsed(), sends };
                 }
-                () = next => {}
+                _ = next => {}
             }
         }
         Asked { outcome: Outcome::Silence, sent: first, took: first.elapsed(), sends }
@@ -93,18 +119,6 @@ impl Askers {
     pub(super) fn plain(&self) -> &Asker {
         &self.strict[0]
     }
-}
-
-/// When a question was sent, and what came after how long.
-async fn ask_once(
-    asker: Asker,
-    server: Server,
-    transport: Transport,
-    message: Vec<u8>,
-) -> (Instant, Duration, Result<Vec<u8>, AskError>) {
-    let sent = Instant::now();
-    let answer = asker.ask(&server, transport, &message).await;
-    (sent, sent.elapsed(), answer)
 }
 
 impl Ports {
@@ -122,7 +136,41 @@ impl Ports {
 fn outcome(answer: Result<Vec<u8>, AskError>) -> Outcome {
     match answer {
         Ok(message) => Outcome::Answer(message),
+        Err(AskError::Io(error)) if is_local(&error) => Outcome::Unsent(error.to_string()),
         Err(error) => Outcome::Failed(error.to_string().escape_default().to_string()),
+    }
+}
+
+/// Whether this host could not ask at all: no peer makes these errors.
+fn is_local(error: &std::io::Error) -> bool {
+    let local = [
+        Errno::MFILE,
+        Errno::NFILE,
+        Errno::ACCESS,
+        Errno::PERM,
+        Errno::NOBUFS,
+        Errno::NOMEM,
+        Errno::ADDRNOTAVAIL,
+        Errno::ADDRINUSE,
+        Errno::NETUNREACH,
+        Errno::AFNOSUPPORT,
+    ];
+    Errno::from_io_error(error).is_some_and(|errno| local.contains(&errno))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_this_host_are_not_held_against_a_resolver() {
+        let of = |errno: Errno| outcome(Err(AskError::Io(errno.into())));
+        for errno in [Errno::MFILE, Errno::ACCESS, Errno::NETUNREACH] {
+            assert!(matches!(of(errno), Outcome::Unsent(_)), "{errno:?}");
+        }
+        for errno in [Errno::CONNREFUSED, Errno::CONNRESET, Errno::HOSTUNREACH, Errno::TIMEDOUT] {
+            assert!(matches!(of(errno), Outcome::Failed(_)), "{errno:?}");
+        }
     }
 }
 

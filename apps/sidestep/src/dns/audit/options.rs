@@ -25,7 +25,7 @@ pub(super) struct Probing {
     #[arg(value_name = "RESOLVER")]
     resolvers: Vec<String>,
 
-    /// File with resolvers, one a line; # at the start of a line begins a comment.
+    /// File with resolvers, one a line; # at the start of a line, or behind a space, begins a comment.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 
@@ -139,12 +139,13 @@ pub(super) struct Settings {
 
 impl Probing {
     pub(super) fn settings(&self) -> anyhow::Result<Settings> {
-        let mut texts = self.resolvers.clone();
+        let mut targets =
+            self.resolvers.iter().map(|text| target(text)).collect::<anyhow::Result<Vec<_>>>()?;
         if let Some(path) = &self.file {
-            texts.extend(read_lines(path)?);
+            targets.extend(read_lines(path, |line| target(without_comment(line)))?);
         }
-        ensure!(!texts.is_empty(), "no resolver is given: name some, or a --file with them");
-        let targets = once_each(texts.iter().map(|text| target(text)).collect::<anyhow::Result<Vec<_>>>()?);
+        ensure!(!targets.is_empty(), "no resolver is given: name some, or a --file with them");
+        let targets = once_each(targets);
         let authorities = self
             .authorities
             .iter()
@@ -214,9 +215,7 @@ impl Probing {
             given.push(Given { name: parse_domain("name", name)?, expected: None });
         }
         if let Some(path) = &self.name_list {
-            for line in read_lines(path)? {
-                given.push(expectation(&line).with_context(|| format!("name-list {}", path.display()))?);
-            }
+            given.extend(read_lines(path, expectation)?);
         }
         Ok(given)
     }
@@ -244,11 +243,22 @@ fn can_ask_from(source: IpAddr) -> anyhow::Result<()> {
     bound.map(drop).with_context(|| format!("source: cannot ask from {source}"))
 }
 
-/// The lines of a file that are neither empty nor comments.
-fn read_lines(path: &Path) -> anyhow::Result<Vec<String>> {
+/// What the lines of a file say that are neither empty nor comments. Some editors begin a file with a byte order mark.
+fn read_lines<T>(path: &Path, read: impl Fn(&str) -> anyhow::Result<T>) -> anyhow::Result<Vec<T>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    Ok(lines.map(str::to_owned).collect())
+    let lines = text.strip_prefix('\u{feff}').unwrap_or(&text).lines().map(str::trim);
+    let lines = (1..).zip(lines).filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    let read = |(number, line): (usize, &str)| {
+        read(line).with_context(|| format!("{}, line {number}", path.display()))
+    };
+    lines.map(read).collect()
+}
+
+/// A line up to a # that stands behind a space; one behind an address begins the name of a certificate.
+fn without_comment(line: &str) -> &str {
+    let is_comment = |(at, _): &(usize, &str)| line[..*at].ends_with(char::is_whitespace);
+    let end = line.match_indices('#').find(is_comment).map_or(line.len(), |(at, _)| at);
+    line[..end].trim_end()
 }
 
 /// A line of a list of names: the name, and where its addresses lie.
@@ -298,5 +308,39 @@ fn target(text: &str) -> anyhow::Result<Target> {
         "resolver: {text}: the name of the certificate is missing behind the #"
     );
     let address = one_host("resolver", parse_address("resolver", address, 53)?)?;
+    // An IPv4 address in one of IPv6 is the same host, and is asked once.
+    let address = SocketAddr::new(address.ip().to_canonical(), address.port());
+    let is_name = |name: &String| name.chars().all(|letter| letter.is_ascii_graphic());
+    ensure!(name.as_ref().is_none_or(is_name), "resolver: {text}: no certificate has such a name");
     Ok(Target { address, name })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_comment_behind_an_address_is_no_name_of_a_certificate() {
+        let of = |line: &str| target(without_comment(line)).map(|target| target.show());
+        assert_eq!(of("10.9.2.1 # my resolver").unwrap(), "10.9.2.1:53");
+        assert_eq!(of("10.9.2.1#dns.example # mine").unwrap(), "10.9.2.1:53#dns.example");
+        assert!(target("10.9.2.1#my resolver").is_err());
+    }
+
+    #[test]
+    fn one_address_in_two_spellings_is_asked_once() {
+        let targets = ["10.9.2.1", "[::ffff:10.9.2.1]:53", "10.9.2.1:54"].map(|text| target(text).unwrap());
+        assert_eq!(once_each(targets.to_vec()).len(), 2);
+    }
+
+    #[test]
+    fn a_bad_line_is_named_and_a_byte_order_mark_is_none() {
+        let path = std::env::temp_dir().join(format!("sidestep-audit-lines-{}", std::process::id()));
+        std::fs::write(&path, "\u{feff}# resolvers\n\n10.9.2.1\n10.9.2.x\n").unwrap();
+        let error = format!("{:#}", read_lines(&path, target).unwrap_err());
+        std::fs::write(&path, "\u{feff}10.9.2.1\n").unwrap();
+        let targets = read_lines(&path, target).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(error.contains(", line 4: ") && targets.len() == 1, "{error}");
+    }
 }

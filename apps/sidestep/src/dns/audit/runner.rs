@@ -19,7 +19,9 @@ use super::clock::{self, unix_ms};
 use super::exchange::server;
 use super::options::{Settings, Target};
 use super::pace::{Pace, Turns};
+use super::presence::Authority;
 use super::results::Results;
+use crate::output;
 
 /// After the last exchange the log may still grow: resolvers ask again, and other servers.
 const LOG_WAIT: Duration = Duration::from_millis(300);
@@ -34,8 +36,8 @@ struct Shared {
     all: Pace,
     /// Of those to the audit zone's own server.
     authority_pace: Pace,
-    /// Its address, and by how much its clock is ahead, if one was given.
-    authority: Option<(SocketAddr, i64)>,
+    /// If its address was given.
+    authority: Option<Authority>,
 }
 
 /// The audit of one resolver.
@@ -62,7 +64,7 @@ pub(super) async fn audit_all(settings: &Arc<Settings>, results: &Arc<Results>) 
     };
     if !settings.authorities.is_empty() {
         let (address, offset, conditions) = shared.meet_authority().await?;
-        shared.authority = Some((address, offset));
+        shared.authority = Some(Authority::new(address, offset));
         shared.plan.conditions = conditions;
     }
     let shared = Arc::new(shared);
@@ -76,13 +78,28 @@ pub(super) async fn audit_all(settings: &Arc<Settings>, results: &Arc<Results>) 
             Arc::new(audit).run().await;
         });
     }
-    while let Some(done) = tasks.join_next().await {
-        done?;
+    let all = async {
+        while let Some(done) = tasks.join_next().await {
+            done?;
+        }
+        Ok(())
+    };
+    tokio::select! {
+        done = all => done,
+        () = shared.watch_authority() => Ok(()), // It has no end.
     }
-    Ok(())
 }
 
 impl Shared {
+    /// Asks the authority itself as long as the audit lasts.
+    async fn watch_authority(&self) {
+        if let Some(authority) = &self.authority {
+            let (settings, turns) = (&self.settings, self.authority_turns());
+            authority.watch(&settings.askers, settings.zone.as_name(), &turns, settings.rate).await;
+        }
+        std::future::pending().await
+    }
+
     fn authority_turns(&self) -> Turns<'_> {
         Turns { own: &self.authority_pace, all: &self.all }
     }
@@ -109,8 +126,8 @@ impl Audit {
     async fn begin(shared: Arc<Shared>, number: usize, target: Target) -> Audit {
         let pace = Pace::new(shared.settings.rate);
         let mut audit = Audit { shared, number, target, pace, offset: 0, is_silent: AtomicBool::new(false) };
-        audit.offset = match audit.shared.authority {
-            Some((_, offset)) => offset,
+        audit.offset = match &audit.shared.authority {
+            Some(authority) => authority.offset,
             None => audit.offset_by_resolver().await,
         };
         audit
@@ -156,32 +173,53 @@ impl Audit {
         let (zone, address) = (settings.zone.as_name(), self.target.address);
         let (start_ms, start) = (unix_ms().saturating_add_signed(self.offset), Instant::now());
         let mut planner = Planner::new(zone, address, &self.shared.plan, nonce, start_ms);
-        (probe.plan)(&mut planner);
+        probe.plan(&mut planner);
         let mut tasks = JoinSet::new();
         for step in planner.finish() {
             let audit = Arc::clone(&self);
             tasks.spawn(async move { audit.carry_out(step, start, start_ms).await });
         }
-        let mut exchanges = Vec::new();
+        let mut exchanges: Vec<Exchange> = Vec::new();
         while let Some(done) = tasks.join_next().await {
             exchanges.extend(done.ok());
         }
         exchanges.sort_by_key(|exchange| exchange.sent_ms);
+        self.leave_out_unsent(probe.name, &mut exchanges);
         let is_answered = |exchange: &Exchange| matches!(exchange.outcome, Outcome::Answer(_));
         if !exchanges.is_empty() && !exchanges.iter().any(is_answered) {
             self.is_silent.store(true, Ordering::Relaxed);
         }
         tokio::time::sleep(LOG_WAIT).await;
-        let log = match self.shared.authority {
-            Some((address, _)) => {
+        let log = match &self.shared.authority {
+            Some(authority) => {
                 let turns = self.shared.authority_turns();
-                let log = clock::log(settings.askers.plain(), address, zone, nonce, &turns).await;
+                let log = clock::log(settings.askers.plain(), authority.address, zone, nonce, &turns).await;
                 log.map_err(|error| format!("{error:#}"))
             }
             None => Err("name its addresses by --authority".to_owned()),
         };
-        let (options, networks) = (&self.shared.plan, &settings.networks);
-        probe.findings(&Transcript { target: address, start_ms, exchanges, log, options, networks })
+        let absences = self.shared.authority.as_ref().map(|authority| authority.absences(start_ms));
+        let (target, options, networks) = (address, &self.shared.plan, &settings.networks);
+        probe.findings(&Transcript { target, start_ms, exchanges, log, absences, options, networks })
+    }
+
+    /// What this host could not ask says nothing of the resolver.
+    fn leave_out_unsent(&self, probe: &str, exchanges: &mut Vec<Exchange>) {
+        let mut reason = None;
+        let all = exchanges.len();
+        exchanges.retain(|exchange| match &exchange.outcome {
+            Outcome::Unsent(own) => {
+                reason.get_or_insert_with(|| own.clone());
+                false
+            }
+            _ => true,
+        });
+        if let Some(reason) = reason {
+            let (resolver, left_out) = (self.target.show(), all - exchanges.len());
+            output::complain!(
+                "resolver {resolver}: {left_out} of {all} questions of {probe} were not asked: {reason}"
+            );
+        }
     }
 
     /// One step of a plan, when it is time and the rate allows.

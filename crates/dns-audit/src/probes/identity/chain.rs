@@ -207,9 +207,11 @@ fn copy(exchange: &Exchange) -> Option<Copy> {
     Some(Copy { made_ms, ttl, reply })
 }
 
-/// Two copies of one answer, the second from a cache.
+/// Two copies of one answer in the order in which they came, the second from a cache.
 fn kept(transcript: &Transcript<'_>, group: &str) -> Option<[Copy; 2]> {
-    let mut copies = transcript.group(group).map(copy);
+    let mut exchanges: Vec<&Exchange> = transcript.group(group).collect();
+    exchanges.sort_by_key(|exchange| exchange.came_ms()); // What was asked again may have come later.
+    let mut copies = exchanges.into_iter().map(copy);
     let pair = [copies.next()??, copies.next()??];
     (pair[0].made_ms == pair[1].made_ms).then_some(pair)
 }

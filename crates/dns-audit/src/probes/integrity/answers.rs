@@ -1,9 +1,11 @@
 //! Answers that are changed on the way: names that do not exist, addresses, names that the user gave, private addresses, case.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use dns_wire::{NameBuf, Rcode, Rtype};
 
+use super::super::presence::needed;
 use crate::authority::{Behaviour, Phase};
 use crate::checks::{
     Finding, INTEGRITY_ADDRESS, INTEGRITY_CASE, INTEGRITY_MISSING, INTEGRITY_NAMES, INTEGRITY_REBINDING,
@@ -67,12 +69,12 @@ pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
 
 /// The addresses of an answer.
 fn addresses(reply: &Reply) -> Vec<IpAddr> {
-    let read = |rdata: &[u8]| -> Option<IpAddr> {
-        let v4 = <[u8; 4]>::try_from(rdata).map(|octets| Ipv4Addr::from(octets).into());
-        v4.ok().or_else(|| <[u8; 16]>::try_from(rdata).ok().map(|octets| Ipv6Addr::from(octets).into()))
-    };
-    let records = reply.answers.iter().filter(|record| matches!(record.rtype, Rtype::A | Rtype::AAAA));
-    records.filter_map(|record| read(&record.rdata)).collect()
+    reply.addresses().filter_map(|record| read(&record.rdata)).collect()
+}
+
+fn read(rdata: &[u8]) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(rdata).map(|octets| Ipv4Addr::from(octets).into());
+    v4.ok().or_else(|| <[u8; 16]>::try_from(rdata).ok().map(|octets| Ipv6Addr::from(octets).into()))
 }
 
 /// The first ones, and how many there are besides: an answer has room for thousands.
@@ -96,19 +98,18 @@ fn missing(transcript: &Transcript<'_>) -> Finding {
     }
     match replies.iter().find(|reply| !reply.is(Rcode::NxDomain)) {
         None => INTEGRITY_MISSING.finding(Verdict::Good, "names that do not exist are NXDOMAIN"),
-        Some(reply) => INTEGRITY_MISSING
-            .finding(Verdict::Notice, format!("a name that does not exist is {}", reply.rcode_name())),
+        Some(reply) => {
+            let summary = format!("a name that does not exist is {}", reply.rcode_name());
+            needed(INTEGRITY_MISSING.finding(Verdict::Notice, summary), transcript)
+        }
     }
 }
 
 fn address(transcript: &Transcript<'_>) -> Finding {
     let exchanges: Vec<&Exchange> = transcript.group("address").collect();
-    let lies: Vec<IpAddr> = exchanges
-        .iter()
-        .filter(|exchange| exchange.dated().is_none())
-        .filter_map(|exchange| exchange.reply())
-        .flat_map(|reply| addresses(&reply))
-        .collect();
+    let forged = exchanges.iter().flat_map(|exchange| exchange.forged());
+    let lies: BTreeSet<IpAddr> = forged.filter_map(|record| read(&record.rdata)).collect();
+    let lies: Vec<IpAddr> = lies.into_iter().collect();
     let lines = exchanges.iter().map(|exchange| transcript.line(exchange));
     let arrived = exchanges.iter().filter(|exchange| exchange.dated().is_some()).count();
     let finding = match (lies.is_empty(), arrived) {
@@ -116,10 +117,10 @@ fn address(transcript: &Transcript<'_>) -> Finding {
             INTEGRITY_ADDRESS.finding(Verdict::Bad, format!("the authority never sent {}", list(&lies)))
         }
         (true, 0) => INTEGRITY_ADDRESS.unknown("no address came"),
-        (true, count) if count < exchanges.len() => INTEGRITY_ADDRESS.finding(
-            Verdict::Notice,
-            format!("{count} of {} addresses came; none was changed", exchanges.len()),
-        ),
+        (true, count) if count < exchanges.len() => {
+            let summary = format!("{count} of {} addresses came; none was changed", exchanges.len());
+            needed(INTEGRITY_ADDRESS.finding(Verdict::Notice, summary), transcript)
+        }
         _ => INTEGRITY_ADDRESS.finding(Verdict::Good, "addresses of both families arrive as they were sent"),
     };
     finding.because(lines)
@@ -184,8 +185,10 @@ fn rebinding(transcript: &Transcript<'_>) -> Finding {
     };
     match addresses(&reply).iter().any(|address| is_private(*address)) {
         true => INTEGRITY_REBINDING.finding(Verdict::Good, "private addresses pass: nothing is filtered"),
-        false => INTEGRITY_REBINDING
-            .finding(Verdict::Notice, format!("private addresses are filtered: {}", reply.rcode_name())),
+        false => {
+            let summary = format!("private addresses are filtered: {}", reply.rcode_name());
+            needed(INTEGRITY_REBINDING.finding(Verdict::Notice, summary), transcript)
+        }
     }
 }
 

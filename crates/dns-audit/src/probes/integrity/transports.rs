@@ -2,6 +2,7 @@
 
 use dns_wire::{Rcode, Rtype};
 
+use super::super::presence::needed;
 use crate::authority::Via;
 use crate::checks::{
     Finding, INTEGRITY_COOKIES, INTEGRITY_ENCRYPTED, INTEGRITY_OPEN, INTEGRITY_SIZE, INTEGRITY_TCP, Verdict,
@@ -35,13 +36,14 @@ pub(super) fn plan(planner: &mut Planner<'_>) {
     let spec = planner.spec(60);
     let name = planner.name(&spec);
     let question = Question::new(name.clone(), Rtype::A);
-    planner.ask_question("cookie", 5000, question.clone().with_option(edns::COOKIE, COOKIE.to_vec()));
+    // Long before the others, which find out how this name is carried, and not whether it can be resolved.
+    planner.ask_question("cookie", 650, question.clone().with_option(edns::COOKIE, COOKIE.to_vec()));
     planner.ask_question("tcp", 5100, question.clone()).via = Via::Tcp;
     if planner.options.encrypted {
         for (number, via) in ENCRYPTED.into_iter().enumerate() {
             for is_verified in [true, false] {
                 let step = planner.ask_question(word(via), 5200 + 50 * number as u64, question.clone());
-                (step.via, step.is_verified, step.patience_ms) = (via, is_verified, 3000);
+                (step.via, step.is_verified) = (via, is_verified);
             }
         }
     }
@@ -60,7 +62,7 @@ fn word(via: Via) -> &'static str {
 pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
     let mut findings: Vec<Finding> =
         transcript.options.is_outside.then(|| open(transcript)).into_iter().collect();
-    findings.extend([size(transcript), cookies(transcript), tcp(transcript)]);
+    findings.extend([needed(size(transcript), transcript), cookies(transcript), tcp(transcript)]);
     findings.extend(transcript.options.encrypted.then(|| encrypted(transcript)));
     findings
 }
@@ -126,8 +128,19 @@ fn tcp(transcript: &Transcript<'_>) -> Finding {
         Some(exchange) if matches!(exchange.outcome, Outcome::Answer(_)) => {
             INTEGRITY_TCP.unknown(exchange.said())
         }
-        Some(exchange) => INTEGRITY_TCP.finding(Verdict::Bad, format!("over TCP: {}", exchange.said())),
+        Some(exchange) if is_known(transcript, exchange) => {
+            let summary = format!("over UDP it answers the same question; over TCP: {}", exchange.said());
+            INTEGRITY_TCP.finding(Verdict::Bad, summary)
+        }
+        Some(exchange) => {
+            INTEGRITY_TCP.unknown(format!("no answer came over UDP before; over TCP: {}", exchange.said()))
+        }
     }
+}
+
+/// Whether the answer had come over UDP before this question was asked: then the resolver has it, and needs no authority.
+fn is_known(transcript: &Transcript<'_>, later: &Exchange) -> bool {
+    transcript.one("cookie").is_some_and(|first| is_answer(first) && first.came_ms() <= later.sent_ms)
 }
 
 fn encrypted(transcript: &Transcript<'_>) -> Finding {
@@ -150,7 +163,9 @@ fn encrypted(transcript: &Transcript<'_>) -> Finding {
     });
     let good = states.iter().filter(|(_, (is_good, _))| *is_good).count();
     let any = states.iter().filter(|(_, (_, any))| *any).count();
+    let is_known = transcript.one(word(Via::Tls)).is_some_and(|first| is_known(transcript, first));
     let finding = match (good, any) {
+        (0, 0) if !is_known => INTEGRITY_ENCRYPTED.unknown("no answer came over UDP before, either"),
         (0, 0) => INTEGRITY_ENCRYPTED.finding(Verdict::Notice, "it answers over none of them"),
         (0, any) => INTEGRITY_ENCRYPTED.finding(
             Verdict::Notice,

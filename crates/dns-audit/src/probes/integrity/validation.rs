@@ -2,6 +2,7 @@
 
 use dns_wire::{Rcode, Rtype};
 
+use super::super::presence::{needed, needed_always};
 use crate::authority::{Signature, UNKNOWN};
 use crate::checks::{
     Check, Finding, INTEGRITY_BOGUS, INTEGRITY_EXPIRED, INTEGRITY_UNKNOWN, INTEGRITY_VALID, Verdict,
@@ -31,11 +32,13 @@ pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
     if !transcript.options.is_signed {
         return all.map(|check| check.unknown("the audit zone is not signed (--signed)")).into();
     }
+    // Without an authority all names fail, as those do that have to.
+    let refused = |group, check| needed_always(refused(transcript, group, check), transcript);
     vec![
-        valid(transcript),
-        refused(transcript, "bogus", &INTEGRITY_BOGUS),
-        refused(transcript, "expired", &INTEGRITY_EXPIRED),
-        unknown(transcript),
+        needed(valid(transcript), transcript),
+        refused("bogus", &INTEGRITY_BOGUS),
+        refused("expired", &INTEGRITY_EXPIRED),
+        needed(unknown(transcript), transcript),
     ]
 }
 
