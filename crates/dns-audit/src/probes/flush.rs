@@ -77,19 +77,17 @@ fn other_network() -> Subnet {
 }
 
 pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
-    let expired = |way: &str| {
-        let own = expired_in(transcript, &format!("{way}.first"), &format!("{way}.expired"));
-        own.into_iter().any(is_expired)
-    };
-    let seen: Vec<(&str, &str)> = WAYS.into_iter().filter(|(way, _)| expired(way)).collect();
+    let after_expiry = |way: &str| expired_in(transcript, &format!("{way}.first"), &format!("{way}.expired"));
+    let is_expired = |(way, _): &(&str, &str)| after_expiry(way).into_iter().any(is_expired);
+    let seen: Vec<(&str, &str)> = WAYS.into_iter().filter(is_expired).collect();
     if seen.is_empty() {
-        let any = transcript.one("nothing.expired").and_then(Exchange::dated);
-        return vec![match any {
-            Some(_) => {
-                FLUSH_WAY.finding(Verdict::Good, "there is nothing to flush: no expired data was served")
-            }
-            None => FLUSH_WAY.unknown("no address of the audit zone came"),
-        }];
+        let asked: Vec<&Exchange> = WAYS.iter().flat_map(|(way, _)| after_expiry(way)).collect();
+        let lines = asked.iter().map(|exchange| transcript.line(exchange));
+        let finding = match asked.iter().any(|exchange| exchange.dated().is_some()) {
+            true => FLUSH_WAY.finding(Verdict::Good, "there is nothing to flush: no expired data was served"),
+            false => FLUSH_WAY.unknown("no address of the audit zone came after the TTL"),
+        };
+        return vec![finding.because(lines)];
     }
     let lines = seen.iter().map(|(way, words)| effect(transcript, way, words));
     let lines: Vec<(bool, String)> = lines.collect();

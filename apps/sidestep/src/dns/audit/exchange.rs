@@ -158,6 +158,21 @@ fn is_local(error: &std::io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(|errno| local.contains(&errno))
 }
 
+fn transport(via: Via) -> Transport {
+    match via {
+        Via::Udp => Transport::Udp,
+        Via::Tcp => Transport::Tcp,
+        Via::Tls => Transport::Tls,
+        Via::Https => Transport::Https,
+        Via::Quic => Transport::Quic,
+    }
+}
+
+/// A resolver at an address; `name` is what its certificate has to have.
+pub(super) fn server(address: SocketAddr, name: Option<String>) -> Server {
+    Server { address, name, path: PATH.to_owned() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,19 +187,4 @@ mod tests {
             assert!(matches!(of(errno), Outcome::Failed(_)), "{errno:?}");
         }
     }
-}
-
-fn transport(via: Via) -> Transport {
-    match via {
-        Via::Udp => Transport::Udp,
-        Via::Tcp => Transport::Tcp,
-        Via::Tls => Transport::Tls,
-        Via::Https => Transport::Https,
-        Via::Quic => Transport::Quic,
-    }
-}
-
-/// A resolver at an address; `name` is what its certificate has to have.
-pub(super) fn server(address: SocketAddr, name: Option<String>) -> Server {
-    Server { address, name, path: PATH.to_owned() }
 }
