@@ -43,7 +43,7 @@ impl TransferTls {
         Ok(TransferTls { config, name: name_in_certificate(name)?, trust: trust.clone() })
     }
 
-    /// Connects within `patience`, and shakes hands within that and six seconds. Each later read and write may take `patience`.
+    /// Connects within `patience`, and shakes hands within that and ten seconds. Each later read and write may take `patience`.
     pub fn connect(&self, address: SocketAddr, patience: Duration) -> io::Result<TransferStream> {
         let mut stream = TcpStream::connect_timeout(&address, patience)?;
         stream.set_nodelay(true)?;
