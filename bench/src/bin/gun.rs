@@ -49,6 +49,7 @@ fn run(count: u64, offload: bool) -> Duration {
         questions: questions.in_order(Order::Random, 1).in_manner(&Manner::default()),
         schedule: Schedule::new(now(), RATE, length),
         queues: 1,
+        sent: 0,
     };
     let mut gun = Gun::new(client, setup, now());
     let mut took = Duration::ZERO;
@@ -58,7 +59,7 @@ fn run(count: u64, offload: bool) -> Duration {
         took += before.elapsed();
         send_back(&mut far, now());
     }
-    let (summary, _) = gun.finish(RATE, length);
+    let (summary, ..) = gun.finish(RATE, length);
     assert_eq!((summary.counts.answered, summary.lost), (count, 0), "{:?}", summary.counts);
     took
 }

@@ -21,6 +21,7 @@ pub struct Flights {
     ids: usize,
     sent: u64,
     under_way: usize,
+    given_up: u64,
 }
 
 /// A question under way.
@@ -47,17 +48,27 @@ pub struct Place {
 }
 
 impl Flights {
-    /// None under way yet, by so many ports: at least one, at most [`PORTS_MAX`].
-    pub fn new(ports: usize) -> Flights {
+    /// None under way yet, by so many ports: at least one, at most [`PORTS_MAX`]. `sent` were sent before: answers to those are known by their IDs.
+    pub fn new(ports: usize, sent: u64) -> Flights {
         let ports = ports.clamp(1, PORTS_MAX);
         let ids = (PLACES_MAX / ports).min(IDS_MAX);
         let ids = 1 << ids.ilog2();
-        Flights { places: vec![None; ports * ids], ports, ids, sent: 0, under_way: 0 }
+        Flights { places: vec![None; ports * ids], ports, ids, sent, under_way: 0, given_up: 0 }
     }
 
-    /// How many questions are not answered.
+    /// How many questions wait for their answers.
     pub fn under_way(&self) -> usize {
         self.under_way
+    }
+
+    /// How many have no answer: they wait, or were given up for the next ones.
+    pub fn unanswered(&self) -> u64 {
+        self.given_up + self.under_way as u64
+    }
+
+    /// How many were ever sent.
+    pub fn sent(&self) -> u64 {
+        self.sent
     }
 
     /// The place of the next question. Ports take turns.
@@ -68,8 +79,9 @@ impl Flights {
         let (port, turn) = ((run % self.ports as u64) as usize, run / self.ports as u64 * RUN + within);
         let id = turn as u16; // The low bits name the place, the others its use.
         let place = &mut self.places[port * self.ids + turn as usize % self.ids];
-        if place.replace(Flight { due, question, number, id }).is_none() {
-            self.under_way += 1; // What was there is given up.
+        match place.replace(Flight { due, question, number, id }) {
+            None => self.under_way += 1,
+            Some(_) => self.given_up += 1,
         }
         Place { port, id, number }
     }
@@ -93,7 +105,7 @@ mod tests {
 
     #[test]
     fn an_answer_ends_its_question_once() {
-        let mut flights = Flights::new(3);
+        let mut flights = Flights::new(3, 0);
         let places: Vec<Place> =
             (0..4 * RUN).map(|number| flights.begin(at(number), number as u32)).collect();
         let ports: Vec<usize> = places.iter().step_by(RUN as usize).map(|place| place.port).collect();
@@ -108,18 +120,28 @@ mod tests {
 
     #[test]
     fn a_late_answer_is_not_taken_for_the_next_question_of_its_place() {
-        let mut flights = Flights::new(PORTS_MAX);
+        let mut flights = Flights::new(PORTS_MAX, 0);
         let first = flights.begin(at(1), 1);
         for _ in 0..flights.places.len() {
             flights.begin(at(2), 2);
         }
         assert_eq!(flights.under_way(), flights.places.len(), "the oldest is given up");
+        assert_eq!(flights.unanswered(), flights.places.len() as u64 + 1, "and stays without an answer");
         assert_eq!(flights.end(first.port, first.id), None);
     }
 
     #[test]
+    fn an_answer_to_an_earlier_load_is_not_taken_for_one_to_this() {
+        let mut earlier = Flights::new(64, 0);
+        let asked = earlier.begin(at(1), 1);
+        let mut flights = Flights::new(64, earlier.sent());
+        flights.begin(at(2), 2);
+        assert_eq!(flights.end(asked.port, asked.id), None);
+    }
+
+    #[test]
     fn one_port_uses_all_ids() {
-        let mut flights = Flights::new(1);
+        let mut flights = Flights::new(1, 0);
         let ids: std::collections::BTreeSet<u16> = (0..IDS_MAX).map(|_| flights.begin(at(1), 0).id).collect();
         assert_eq!(ids.len(), IDS_MAX);
     }

@@ -12,6 +12,8 @@ use crate::questions::Questions;
 use crate::schedule::Schedule;
 use crate::tally::{Summary, Tally};
 
+/// Bursts that are thrown away before a load.
+const STALE_BURSTS_MAX: usize = 1024;
 /// One answer in so many is compared with its question.
 const LOOKED_AT: u64 = 64;
 
@@ -28,6 +30,8 @@ pub struct Setup {
     pub schedule: Schedule,
     /// Transmit queues of the device; for kernel sockets, the sockets, one for each way in their order.
     pub queues: u16,
+    /// Questions that were sent from these ports before, by earlier loads.
+    pub sent: u64,
 }
 
 /// A load under way.
@@ -43,6 +47,8 @@ pub struct Gun<D> {
     /// What is to be sent, and has no room yet.
     leaving: Burst,
     queues: usize,
+    /// What the device had dropped before.
+    dropped_before: u64,
     checksum: ChecksumPolicy,
     checksum_offload: bool,
 }
@@ -64,17 +70,18 @@ impl Turn {
 }
 
 impl<D: Device> Gun<D> {
-    /// A load that begins with `setup.schedule`.
+    /// A load that begins with `setup.schedule`. What waits in the device is an earlier one's, and thrown away.
     ///
     /// # Panics
     /// If there is no way to the server.
-    pub fn new(device: D, setup: Setup, start: Instant) -> Gun<D> {
+    pub fn new(mut device: D, setup: Setup, start: Instant) -> Gun<D> {
         assert!(!setup.ways.is_empty(), "there is a way to the server");
+        throw_away(&mut device, start);
         let capabilities = device.capabilities();
         let mut ports = vec![NO_WAY; 1 << 16];
         setup.ways.iter().zip(0..).for_each(|(way, number)| ports[usize::from(source(way).port())] = number);
         Gun {
-            flights: Flights::new(setup.ways.len()),
+            flights: Flights::new(setup.ways.len(), setup.sent),
             ports: ports.into(),
             ways: setup.ways,
             questions: setup.questions,
@@ -82,6 +89,7 @@ impl<D: Device> Gun<D> {
             tally: Tally::new(start),
             leaving: Burst::new(),
             queues: usize::from(setup.queues.max(1)),
+            dropped_before: device.counters().tx_dropped,
             checksum: ChecksumPolicy {
                 verified: capabilities.rx_checksum_verified,
                 accept_partial: capabilities.partial_checksums,
@@ -118,13 +126,13 @@ impl<D: Device> Gun<D> {
         Turn { sent: self.send(now), received }
     }
 
-    /// What came of it, in `length` of sending; and the device, which may be used again.
-    pub fn finish(mut self, offered: u32, length: Duration) -> (Summary, D) {
+    /// What came of it, in `length` of sending; the device, which may be used again; and how many questions its ports have sent.
+    pub fn finish(mut self, offered: u32, length: Duration) -> (Summary, D, u64) {
         let unsent = self.leaving.len() as u64;
         self.leaving.drain(..).for_each(|frame| self.device.release(frame));
-        self.tally.counts_mut().refused += self.device.counters().tx_dropped + unsent;
-        let lost = self.flights.under_way() as u64;
-        (self.tally.summary(offered, length, lost), self.device)
+        self.tally.counts_mut().refused += self.device.counters().tx_dropped - self.dropped_before + unsent;
+        let (lost, sent) = (self.flights.unanswered(), self.flights.sent());
+        (self.tally.summary(offered, length, lost), self.device, sent)
     }
 
     fn receive(&mut self, now: Instant) -> usize {
@@ -204,6 +212,16 @@ impl<D: Device> Gun<D> {
 
     fn send(&mut self, now: Instant) -> usize {
         if self.leaving.is_empty() { 0 } else { self.device.tx_burst(&mut self.leaving, now) }
+    }
+}
+
+fn throw_away(device: &mut impl Device, now: Instant) {
+    let mut burst = Burst::new();
+    for _ in 0..STALE_BURSTS_MAX {
+        if device.rx_burst(&mut burst, now) == 0 {
+            return;
+        }
+        burst.drain(..).for_each(|frame| device.release(frame));
     }
 }
 

@@ -145,17 +145,17 @@ impl Questions {
     }
 
     fn add(&mut self, line: usize, name: &str, rtype: Rtype) -> Result<(), QuestionsError> {
-        let plain = name.replacen(RANDOM, &"a".repeat(RANDOM_LEN), 1);
-        let no_name = |error| QuestionsError::Name { line, text: name.to_owned(), error };
-        let wire = NameBuf::from_text(plain.as_bytes(), None)
-            .or_else(|error| match error {
-                // Without a dot at its end a name is meant from the root on, as everywhere but in zone files.
-                NameError::NoOrigin => NameBuf::from_text(format!("{plain}.").as_bytes(), None),
-                error => Err(error),
-            })
-            .map_err(no_name)?;
-        let octets = wire.as_name().as_bytes();
-        let random_at = name.find(RANDOM).map_or(0, |at| at + 1); // As many octets stand before it, and the first length.
+        // Without a dot at its end a name is meant from the root on, as everywhere but in zone files.
+        let wire = |letter: &str| {
+            let plain = name.replacen(RANDOM, &letter.repeat(RANDOM_LEN), 1);
+            NameBuf::from_text(plain.as_bytes(), Some(NameBuf::root().as_name()))
+                .map_err(|error| QuestionsError::Name { line, text: name.to_owned(), error })
+        };
+        let (name, other) = (wire("a")?, wire("b")?);
+        let octets = name.as_name().as_bytes();
+        // The letters are where the two differ, however what stands before them was written.
+        let differ = octets.iter().zip(other.as_name().as_bytes()).position(|(one, other)| one != other);
+        let random_at = differ.unwrap_or(0);
         let at = u32::try_from(self.octets.len()).map_err(|_| QuestionsError::TooMany)?;
         self.octets.extend_from_slice(octets);
         self.octets.extend_from_slice(&rtype.0.to_be_bytes());
@@ -255,18 +255,17 @@ impl Questions {
 type Range<'n> = Option<(&'n str, std::ops::RangeInclusive<u64>, &'n str)>;
 
 fn range_in(line: usize, name: &str) -> Result<Range<'_>, QuestionsError> {
-    let Some((before, rest)) = name.split_once('{') else { return Ok(None) };
-    if rest.starts_with(&RANDOM[1..]) {
-        return match rest[RANDOM.len() - 1..].contains('{') {
-            true => Err(QuestionsError::Range { line, text: rest.to_owned() }),
-            false => Ok(None),
-        };
-    }
     let no_range = |text: &str| QuestionsError::Range { line, text: text.to_owned() };
+    let is_range = |(at, _): &(usize, &str)| !name[*at..].starts_with(RANDOM);
+    if name.matches(RANDOM).nth(1).is_some() {
+        return Err(no_range("random"));
+    }
+    let Some((at, _)) = name.match_indices('{').find(is_range) else { return Ok(None) };
+    let (before, rest) = (&name[..at], &name[at + 1..]);
     let (text, behind) = rest.split_once('}').ok_or_else(|| no_range(rest))?;
     let ends = text.split_once('-').and_then(|(low, high)| Some((low.parse().ok()?, high.parse().ok()?)));
     let (low, high): (u64, u64) = ends.ok_or_else(|| no_range(text))?;
-    if low > high || high - low >= RANGE_MAX || behind.contains('{') {
+    if low > high || high - low >= RANGE_MAX || behind.replacen(RANDOM, "", 1).contains('{') {
         return Err(no_range(text));
     }
     Ok(Some((before, low..=high, behind)))
@@ -355,6 +354,11 @@ mod tests {
         let questions = read("{random}.example\nwww-{random}x.a.example").unwrap();
         let (first, second) = (asked(&questions, 0, 1).0, asked(&questions, 0, 2).0);
         assert!(first != second && first.len() == RANDOM_LEN + ".example.".len(), "{first} {second}");
+        let escaped = read(r"\032\032\032\032{random}.example").unwrap();
+        let (name, ..) = asked(&escaped, 0, 1);
+        assert!(name.starts_with(r"\032\032\032\032") && name.ends_with(".example."), "{name}");
+        let both = read("h{1-2}-{random}.example").unwrap();
+        assert!(both.len() == 2 && asked(&both, 1, 1).0.starts_with("h2-"));
         let within = asked(&questions, 1, 3).0;
         assert!(within.starts_with("www-") && within.ends_with("x.a.example."), "{within}");
         let mut room = [0; 512];

@@ -38,6 +38,7 @@ fn load_with_pause(questions: &str, pause: Range<u64>, server: &mut Server<'_>) 
         questions: questions.in_order(Order::Random, 7).in_manner(&Manner::default()),
         schedule: Schedule::new(Instant::from_nanos(0), RATE, LENGTH),
         queues: 1,
+        sent: 0,
     };
     let mut gun = Gun::new(client, setup, Instant::from_nanos(0));
     let end = LENGTH + Duration::from_millis(1);

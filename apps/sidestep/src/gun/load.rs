@@ -30,6 +30,8 @@ pub(crate) struct Range {
     device: Option<Box<dyn Device>>,
     ways: Vec<Envelope>,
     queues: u16,
+    /// Questions that were sent by earlier loads.
+    sent: u64,
     clock: Clock,
     /// What must live as long as the device.
     _keep: Box<dyn Any>,
@@ -44,7 +46,7 @@ impl Range {
         keep: impl Any,
     ) -> Range {
         let (stop, clock) = (Arc::default(), Clock::start());
-        Range { description, stop, device: Some(device), ways, queues, clock, _keep: Box::new(keep) }
+        Range { description, stop, device: Some(device), ways, queues, sent: 0, clock, _keep: Box::new(keep) }
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -60,8 +62,13 @@ impl Range {
     ) -> anyhow::Result<Summary> {
         let start = self.clock.now() + SET_UP;
         let schedule = Schedule::new(start, rate, length);
-        let setup =
-            Setup { ways: self.ways.clone(), questions: questions.clone(), schedule, queues: self.queues };
+        let setup = Setup {
+            ways: self.ways.clone(),
+            questions: questions.clone(),
+            schedule,
+            queues: self.queues,
+            sent: self.sent,
+        };
         let device = self.device.take().expect("one load has ended before the next one begins");
         let mut gun = Gun::new(device, setup, start);
         std::thread::sleep(std::time::Duration::from_nanos(start.since(self.clock.now()).as_nanos()));
@@ -74,8 +81,8 @@ impl Range {
             }
         }
         live.end();
-        let (summary, device) = gun.finish(rate, sent_until.since(start));
-        self.device = Some(device);
+        let (summary, device, sent) = gun.finish(rate, sent_until.since(start));
+        (self.device, self.sent) = (Some(device), sent);
         Ok(summary)
     }
 

@@ -51,10 +51,7 @@ impl Report {
     /// The load that tells most: the one at the knee, else the last one.
     pub(crate) fn telling(&self) -> Option<&Summary> {
         let carried = self.knee.as_ref().and_then(|knee| knee.carried);
-        let at_knee =
-            self.loads.iter().rev().find(|load| Some(load.offered) == carried && load.bottleneck.is_none());
-        at_knee
-            .or_else(|| self.loads.iter().rev().find(|load| Some(load.offered) == carried))
-            .or(self.loads.last())
+        let at_knee = self.loads.iter().rev().find(|load| Some(load.offered) == carried);
+        at_knee.or(self.loads.last())
     }
 }

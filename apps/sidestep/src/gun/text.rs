@@ -166,14 +166,9 @@ pub(crate) fn compare(first: &Report, second: &Report, out: &mut dyn Write) -> a
     let (Some(one), Some(other)) = (first.telling(), second.telling()) else {
         anyhow::bail!("a report without a load");
     };
-    writeln!(out, "{:<22}{:>16}{:>16}{:>9}", "", "first", "second", "ratio")?;
-    writeln!(
-        out,
-        "{:<22}{:>16}{:>16}",
-        "began",
-        &first.began[..16.min(first.began.len())],
-        &second.began[..16.min(second.began.len())]
-    )?;
+    writeln!(out, "{:<22}{:>18}{:>18}{:>9}", "", "first", "second", "ratio")?;
+    let began = |report: &Report| report.began.chars().take(16).collect::<String>();
+    writeln!(out, "{:<22}{:>18}{:>18}", "began", began(first), began(second))?;
     let carried = |report: &Report| report.knee.as_ref().and_then(|knee| knee.carried).map_or(0.0, f64::from);
     let figures: [(&str, f64, f64); 9] = [
         ("knee, questions/s", carried(first), carried(second)),
@@ -188,7 +183,7 @@ pub(crate) fn compare(first: &Report, second: &Report, out: &mut dyn Write) -> a
     ];
     for (name, one, other) in figures.into_iter().filter(|(_, one, other)| *one > 0.0 || *other > 0.0) {
         let ratio = if one > 0.0 { format!("{:.2}", other / one) } else { String::new() };
-        writeln!(out, "{name:<22}{one:>16.1}{other:>16.1}{ratio:>9}")?;
+        writeln!(out, "{name:<22}{one:>18.1}{other:>18.1}{ratio:>9}")?;
     }
     for (name, load) in [("first", one), ("second", other)] {
         if let Some(why) = &load.bottleneck {
