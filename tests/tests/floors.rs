@@ -174,7 +174,7 @@ const FLOORS: &[House] = &[
         ],
     ),
     ("crates/posix/src/epoll", &[&["instance"], &["bell"]]),
-    ("crates/posix/src/broker_side", &[&["brokered"], &["ways"], &["attachment"]]),
+    ("crates/posix/src/broker_side", &[&["brokered"], &["strays", "ways"], &["attachment"]]),
     ("crates/posix/src/descriptors", &[&["fd_table", "internal"]]),
 ];
 

@@ -98,6 +98,17 @@ pub struct Client {
     line: Line,
 }
 
+/// What became of the search for a connection's owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Search {
+    /// Somebody has it, or may have it.
+    Open,
+    /// Nobody has it.
+    Nobodys,
+    /// Nobody has it, as no other process has the port.
+    Alone,
+}
+
 impl Client {
     /// Connects to the broker whose abstract socket has this name (the value of [`crate::protocol::ENVIRONMENT`]), and tells it that
     /// this is `program`. Descriptors of the connection, and those that come by it, are numbered `fd_floor` or higher.
@@ -363,9 +374,13 @@ impl Client {
         self.begin(Request::Stray { local, remote, octets })
     }
 
-    /// Whether nobody has it, if that is known by now; as [`Client::poll_route`].
-    pub fn poll_stray(&mut self, ticket: &Ticket) -> Result<Option<bool>, ClientError> {
-        Ok(self.poll_answer(ticket)?.map(|arrived| arrived.message == Answer::Refused(Refusal::Nobody)))
+    /// What became of it, if that is known by now; as [`Client::poll_route`].
+    pub fn poll_stray(&mut self, ticket: &Ticket) -> Result<Option<Search>, ClientError> {
+        Ok(self.poll_answer(ticket)?.map(|arrived| match arrived.message {
+            Answer::Refused(Refusal::Nobody) => Search::Nobodys,
+            Answer::Refused(Refusal::Alone) => Search::Alone,
+            _ => Search::Open,
+        }))
     }
 
     /// Says that the connection of a [`News::Strayed`](crate::protocol::News::Strayed) is not ours.

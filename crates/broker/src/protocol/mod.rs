@@ -197,14 +197,15 @@ pub enum Request {
         octets: Vec<u8>,
     },
     /// A segment of no connection of ours came on our queues, to where we have a claim. Other processes with a claim there are asked, by
-    /// [`News::Strayed`]. A refusal, [`Refusal::Nobody`], as soon as all of them have said that they do not know it: the peer is to be reset.
+    /// [`News::Strayed`]. The peer is to be reset after a refusal: [`Refusal::Nobody`], as soon as all of them have said that they do not know it, or
+    /// [`Refusal::Alone`], at once, if there are none.
     /// [`Answer::Done`] if one of them has moved the connection, or if not all have answered for some seconds.
     Stray {
         /// Our end.
         local: SocketAddr,
         /// The peer.
         remote: SocketAddr,
-        /// The TCP header and what follows; at most [`DATAGRAM_MAX`] octets.
+        /// The TCP header and what follows; at most [`DATAGRAM_MAX`] octets. None of them if it is not worth passing on: the peer sends it again.
         octets: Vec<u8>,
     },
     /// We do not know the connection of a [`News::Strayed`]: [`Answer::Done`].
@@ -314,7 +315,7 @@ pub enum News {
         local: SocketAddr,
         /// The peer.
         remote: SocketAddr,
-        /// The TCP header and what follows.
+        /// The TCP header and what follows, or nothing.
         octets: Vec<u8>,
     },
     /// A connection to be accepted at a listener of ours.

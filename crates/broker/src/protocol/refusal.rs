@@ -95,6 +95,9 @@ pub enum Refusal {
     /// No other process has the listener.
     #[error("no other process has this listener")]
     Nobody,
+    /// No other process has a claim there.
+    #[error("no other process has this port")]
+    Alone,
     /// The program's profile keeps it on the kernel.
     #[error("{0}")]
     Profile(String),

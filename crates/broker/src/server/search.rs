@@ -27,13 +27,14 @@ impl Broker {
         }
         let asked = self.registry.siblings(client, local);
         if asked.is_empty() {
-            return Err(Refusal::Nobody);
+            return Err(Refusal::Alone);
         }
-        let Some(token) = self.strays.ask((client, id), (local, remote), asked.clone(), now) else {
+        let patient: Vec<ClientId> = asked.iter().copied().filter(|it| self.is_patient(*it)).collect();
+        let Some(token) = self.strays.ask((client, id), (local, remote), asked, now) else {
             return Err(Refusal::TooMany);
         };
         // Who has much to read already is not told: this must not be what it is disconnected for. It counts as one that has not answered.
-        for sibling in asked.into_iter().filter(|sibling| self.is_patient(*sibling)).collect::<Vec<_>>() {
+        for sibling in patient {
             let octets = octets.to_vec();
             self.tell(sibling, News::Strayed { token, local, remote, octets }, Vec::new(), now);
         }

@@ -109,7 +109,7 @@ pub(crate) enum Incident {
         local: SocketAddr,
         /// The peer.
         remote: SocketAddr,
-        /// The TCP header and what follows.
+        /// The TCP header and what follows, or nothing.
         octets: Vec<u8>,
     },
     /// What [`Attachment::begin_stray`] asked: nobody has the connection.
@@ -247,8 +247,8 @@ pub(crate) trait Attachment: Send {
     fn deliver_late(&mut self, segment: &LateSegment);
 
     /// Asks the other processes that may have a connection of which a segment came to us: [`Incident::Nobodys`] if none has. Gives it back if
-    /// nobody can be asked.
-    fn begin_stray(&mut self, stray: Box<Stray>) -> Result<(), Box<Stray>>;
+    /// there is nobody to ask.
+    fn begin_stray(&mut self, stray: Box<Stray>, now: Instant) -> Result<(), Box<Stray>>;
 
     /// The connection of an [`Incident::Strayed`] is not ours.
     fn disown(&mut self, token: u64);

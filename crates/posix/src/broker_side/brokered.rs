@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use broker::client::{Client, ClientError, Event, Granted, Ticket};
+use broker::client::{Client, ClientError, Event, Granted, Search, Ticket};
 use broker::protocol::{
     KEYS_MAX, Key, News, ProgramReport, Purpose as Asked, Refusal, Route, SocketReport, Sources, Transport,
     Welcome,
@@ -19,8 +19,12 @@ use crate::broker_side::attachment::{
     Attachment, ClaimId, Incident, NotMoved, Observer, Peer, Purpose, RequestId, Routed, SocketStatus,
     Status, Way,
 };
+use crate::broker_side::strays::{Sought, Strays};
 use crate::broker_side::ways::Ways;
 use crate::descriptors::internal;
+
+/// A stray is passed on with what it says if it has so many octets at most: requests are short, and octets are numbers in messages.
+const PASSED_MAX: usize = 512;
 
 /// A client of the broker, with what it was asked and has not answered.
 pub(crate) struct Brokered {
@@ -32,8 +36,7 @@ pub(crate) struct Brokered {
     routes: Vec<AskedWay>,
     ways: Ways,
     inherits: Vec<(RequestId, Ticket)>,
-    /// Segments whose owner is being looked for.
-    strays: Vec<(Box<Stray>, Ticket)>,
+    strays: Strays,
     incidents: std::collections::VecDeque<Incident>,
     /// Queues that were granted and are not driven yet.
     granted: Vec<(LinkId, Vec<u16>)>,
@@ -76,7 +79,7 @@ impl Brokered {
             routes: Vec::new(),
             ways: Ways::default(),
             inherits: Vec::new(),
-            strays: Vec::new(),
+            strays: Strays::default(),
             incidents: std::collections::VecDeque::new(),
             granted: Vec::new(),
             next_request: 0,
@@ -170,12 +173,20 @@ impl Brokered {
                 answer => answers.push(Incident::ParentAnswers(request, answer.ok().flatten())),
             }
         }
-        for (stray, ticket) in std::mem::take(&mut self.strays) {
-            match self.ask(|client| client.poll_stray(&ticket)) {
-                Ok(None) => self.strays.push((stray, ticket)),
-                Ok(Some(true)) => answers.push(Incident::Nobodys(stray)),
-                Ok(Some(false)) | Err(_) => {} // Its sender tries again.
+        for asked in std::mem::take(&mut self.strays.asked) {
+            let search = match self.ask(|client| client.poll_stray(&asked.ticket)) {
+                Ok(None) => {
+                    self.strays.asked.push(asked);
+                    continue;
+                }
+                answer => answer.ok().flatten().unwrap_or(Search::Open),
+            };
+            match search {
+                Search::Open => continue, // Its sender tries again.
+                Search::Alone => self.strays.on_alone(asked.stray.local.port(), asked.at),
+                Search::Nobodys => {}
             }
+            answers.push(Incident::Nobodys(asked.stray));
         }
         answers
     }
@@ -303,9 +314,13 @@ impl Attachment for Brokered {
         let _ = self.ask(|client| client.deliver_late(segment.local, segment.remote, &segment.octets));
     }
 
-    fn begin_stray(&mut self, stray: Box<Stray>) -> Result<(), Box<Stray>> {
-        match self.ask(|client| client.begin_stray(stray.local, stray.remote, &stray.octets)) {
-            Ok(ticket) => self.strays.push((stray, ticket)),
+    fn begin_stray(&mut self, stray: Box<Stray>, now: Instant) -> Result<(), Box<Stray>> {
+        if self.strays.is_alone(stray.local.port(), now) {
+            return Err(stray);
+        }
+        let octets = if stray.octets.len() <= PASSED_MAX { &*stray.octets } else { &[] };
+        match self.ask(|client| client.begin_stray(stray.local, stray.remote, octets)) {
+            Ok(ticket) => self.strays.asked.push(Sought { stray, ticket, at: now }),
             Err(_) => return Err(stray),
         }
         Ok(())

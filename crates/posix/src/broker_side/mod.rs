@@ -2,6 +2,7 @@
 
 mod attachment;
 pub(crate) mod brokered;
+mod strays;
 mod ways;
 
 pub(crate) use attachment::*;

@@ -13,11 +13,11 @@ const ASKED_AT_ONCE: usize = 16;
 
 impl State {
     /// Asks for the owners of connections whose packets came to us. The broker reads so many at once; the others wait for the next turn.
-    pub(crate) fn ask_about_strays(&mut self) {
+    pub(crate) fn ask_about_strays(&mut self, now: Instant) {
         for _ in 0..ASKED_AT_ONCE {
             let Some(stray) = self.queue.stack().and_then(Stack::next_stray) else { return };
             let refused = match self.attachment() {
-                Some(attachment) => attachment.begin_stray(Box::new(stray)).err(),
+                Some(attachment) => attachment.begin_stray(Box::new(stray), now).err(),
                 None => Some(Box::new(stray)),
             };
             if let (Some(stray), Some(stack)) = (refused, self.queue.stack()) {

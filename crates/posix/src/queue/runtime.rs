@@ -11,8 +11,8 @@ const CONNECTIONS_MAX: u32 = 1 << 18;
 
 /// Segments that wait to be given to the kernel: more than come between two turns.
 const LATE_SEGMENTS_MAX: usize = 1 << 10;
-/// Connections of other processes that wait to be asked about: more are a flood.
-const STRAYS_MAX: usize = 1024;
+/// Connections of other processes that may be asked about in 150 ms: more are a flood, and each is work for the broker and all siblings.
+const STRAYS_MAX: usize = 128;
 
 /// Keeps what happened on the stack until the turn is over.
 #[derive(Default)]

@@ -164,7 +164,7 @@ impl Attachment for Wire {
     }
 
     /// There is nobody to ask.
-    fn begin_stray(&mut self, stray: Box<Stray>) -> Result<(), Box<Stray>> {
+    fn begin_stray(&mut self, stray: Box<Stray>, _: Instant) -> Result<(), Box<Stray>> {
         Err(stray)
     }
 

@@ -22,7 +22,7 @@ impl State {
         }
         let done = self.take_in(now);
         self.pass_on_late();
-        self.ask_about_strays();
+        self.ask_about_strays(now);
         if !self.queue.stamped.is_empty() {
             self.look_at_send_times(now);
         }

@@ -1,7 +1,7 @@
 //! Segments that come by the queue of a process which does not know their connection.
 
 use super::*;
-use crate::client::Ticket;
+use crate::client::{Search, Ticket};
 
 const SEGMENT: &[u8] = b"a header, and what follows";
 
@@ -20,12 +20,11 @@ fn begin(client: &mut Client, listener: &TcpListener) -> Ticket {
     client.begin_stray(local, remote, SEGMENT).unwrap()
 }
 
-/// Whether nobody has it.
-fn answer(client: &mut Client, ticket: &Ticket) -> bool {
+fn answer(client: &mut Client, ticket: &Ticket) -> Search {
     loop {
         match client.poll_stray(ticket).unwrap() {
             None => assert!(client.wait(PATIENCE).unwrap(), "no answer"),
-            Some(is_nobodys) => return is_nobodys,
+            Some(search) => return search,
         }
     }
 }
@@ -56,23 +55,23 @@ fn it_is_nobodys_when_all_with_the_port_have_said_so() {
     (0..2).for_each(|_| asker.settle().unwrap());
     assert_eq!(asker.poll_stray(&ticket).unwrap(), None, "one has not answered");
     other.disown(token).unwrap();
-    assert!(answer(&mut asker, &ticket));
+    assert_eq!(answer(&mut asker, &ticket), Search::Nobodys);
     assert!(stranger.poll_event().unwrap().is_none(), "it has no part in that");
 }
 
 #[test]
-fn without_others_it_is_nobodys_at_once() {
+fn who_is_alone_is_told_so_at_once() {
     let served = Served::new(1);
     let (mut asker, mut other) = (served.connect(), served.connect());
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     listen(&mut asker, &listener);
     let ticket = begin(&mut asker, &listener);
-    assert!(answer(&mut asker, &ticket));
+    assert_eq!(answer(&mut asker, &ticket), Search::Alone);
     listen(&mut other, &listener);
     let ticket = begin(&mut asker, &listener);
     told(&mut other, &listener);
     drop(other);
-    assert!(answer(&mut asker, &ticket), "the only other one is gone");
+    assert_eq!(answer(&mut asker, &ticket), Search::Nobodys, "the only other one is gone");
 }
 
 #[test]
@@ -82,7 +81,7 @@ fn who_has_no_claim_there_gets_nobody_to_move_anything() {
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     listen(&mut owner, &listener);
     let ticket = begin(&mut stranger, &listener);
-    assert!(!answer(&mut stranger, &ticket));
+    assert_eq!(answer(&mut stranger, &ticket), Search::Open);
     owner.settle().unwrap();
     assert!(owner.poll_event().unwrap().is_none());
 }
