@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use dns_audit::checks::{self, Verdict};
+use dns_audit::checks::{self, Finding, Verdict};
 use dns_audit::report::ResolverReport;
 
 const HEAD: &str = "# Verdicts of packaged resolvers
@@ -16,6 +16,9 @@ busy the machine is: `selection`, `latency` and the checks marked with a star. E
 ";
 /// Verdicts of these depend on how busy the machine is.
 const TIMED: [&str; 4] = ["selection.", "latency.", "stale.slow", "stale.outage"];
+
+/// Checks of a resolver that may be unseen though the table has them seen.
+const UNSEEN_MAX: usize = 6;
 
 /// Verdicts by resolver and check.
 pub(super) struct Table(BTreeMap<(String, String), BTreeSet<String>>);
@@ -57,21 +60,28 @@ impl Table {
     }
 
     /// What was seen of a resolver that is far from what the table has: good where that has bad, or the reverse. A machine that does other work makes
-    /// a notice of either, and leaves something unseen.
-    pub(super) fn differences(&self, resolver: &str, report: &ResolverReport) -> Vec<String> {
-        let is_known = |check: &str, verdict: Verdict| {
-            let opposite = match verdict {
+    /// a notice of either, and leaves some things unseen, but not many.
+    pub(super) fn differences(&self, resolver: &str, findings: &[Finding]) -> Vec<String> {
+        let findings: Vec<&Finding> = findings.iter().filter(|it| !is_timed(&it.check)).collect();
+        let of = |finding: &Finding| self.0.get(&(resolver.to_owned(), finding.check.to_string()));
+        let has =
+            |finding: &Finding, verdict: Verdict| of(finding).is_some_and(|own| own.contains(verdict.word()));
+        let is_opposite = |finding: &&&Finding| {
+            let opposite = match finding.verdict {
                 Verdict::Good => Verdict::Bad,
                 Verdict::Bad => Verdict::Good,
-                _ => return true,
+                Verdict::Unknown | Verdict::Notice => return false,
             };
-            let own = self.0.get(&(resolver.to_owned(), check.to_owned()));
-            own.is_none_or(|own| own.iter().any(|word| word != opposite.word()))
+            has(finding, opposite) && of(finding).is_some_and(|own| own.len() == 1)
         };
-        let odd = report.findings.iter().filter(|finding| !is_timed(&finding.check));
-        let odd = odd.filter(|finding| !is_known(&finding.check, finding.verdict));
-        odd.map(|finding| format!("{resolver}: {} {:?} {}", finding.check, finding.verdict, finding.summary))
-            .collect()
+        let told = |finding: &&Finding| {
+            format!("{resolver}: {} {:?} {}", finding.check, finding.verdict, finding.summary)
+        };
+        let is_unseen =
+            |finding: &&&Finding| finding.verdict == Verdict::Unknown && !has(finding, Verdict::Unknown);
+        let unseen: Vec<String> = findings.iter().filter(is_unseen).map(told).collect();
+        let odd = findings.iter().filter(is_opposite).map(told);
+        odd.chain(unseen.into_iter().skip(UNSEEN_MAX)).collect()
     }
 
     pub(super) fn write(&self, resolvers: &[&str]) {
@@ -92,4 +102,28 @@ impl Table {
         }
         std::fs::write(path(), text).unwrap();
     }
+}
+
+/// Findings of all checks that are not timed, with this verdict.
+fn all(verdict: Verdict) -> Vec<Finding> {
+    let finding = |check: &&checks::Check| Finding {
+        check: check.id.into(),
+        title: check.title.into(),
+        verdict,
+        summary: String::new(),
+        evidence: Vec::new(),
+        meaning: check.meaning.into(),
+        reference: check.reference.into(),
+        weight: 0,
+    };
+    checks::ALL.iter().filter(|check| !is_timed(check.id)).map(finding).collect()
+}
+
+#[test]
+fn a_verdict_that_is_the_opposite_of_the_tables_is_found() {
+    let table = Table::read();
+    let of = |verdict| table.differences("Unbound", &all(verdict));
+    assert!(of(Verdict::Bad).len() > 20, "nearly all are good: {:?}", of(Verdict::Bad));
+    assert!(of(Verdict::Unknown).len() > 20, "nothing was seen");
+    assert_eq!(of(Verdict::Notice), [""; 0]);
 }
