@@ -22,7 +22,7 @@ export SIDESTEP_BIN="$binaries/sidestep" SIDESTEP_EXAMPLES="$binaries/examples"
 
 measure() {
     case $1 in
-        responder | zone) taskset --cpu-list "$(($(nproc) - 1))" "$binaries/$1" ;; # One core, always the same.
+        responder | zone | gun) taskset --cpu-list "$(($(nproc) - 1))" "$binaries/$1" ;; # One core, always the same.
         segments) "$binaries/$1" && scripts/instructions.sh segments ;;
         answers) scripts/instructions.sh answers ;;
         *) "$binaries/$1" ;;
