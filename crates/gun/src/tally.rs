@@ -246,6 +246,11 @@ impl Summary {
         self.counts.answered as f64 / self.length_s
     }
 
+    /// Answers a second that came in time.
+    pub fn in_time_rate(&self) -> f64 {
+        self.counts.in_time as f64 / self.length_s
+    }
+
     fn find_bottleneck(&self) -> Option<String> {
         let Counts { sent, refused, .. } = self.counts;
         if self.due_rate() < f64::from(self.offered) * SENT_MIN {

@@ -35,7 +35,8 @@ impl Backlog {
         self.0.is_empty()
     }
 
-    pub(crate) fn len(&self) -> usize {
+    #[cfg(test)]
+    fn len(&self) -> usize {
         self.0.len()
     }
 

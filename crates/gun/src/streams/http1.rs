@@ -24,18 +24,18 @@ pub struct Http1Request {
 impl Http1Request {
     /// A request for `target`, as the request line has it. `fields` are names and values; a Host field and one for the length of the body
     /// come on top where they are not given.
-    pub fn new(method: &str, target: &str, host: &str, fields: &[(String, String)], body: &[u8]) -> Http1Request {
-        let has = |name: &str| fields.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
-        let mut text = format!("{method} {target} HTTP/1.1\r\n");
-        if !has("host") {
-            text.push_str(&format!("Host: {host}\r\n"));
+    pub fn new(method: &str, target: &str, host: &str, fields: &[(String, Vec<u8>)], body: &[u8]) -> Http1Request {
+        let has_host = fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("host"));
+        let mut one = format!("{method} {target} HTTP/1.1\r\n").into_bytes();
+        if !has_host {
+            one.extend(format!("Host: {host}\r\n").bytes());
         }
-        if !body.is_empty() && !has("content-length") {
-            text.push_str(&format!("Content-Length: {}\r\n", body.len()));
+        if !body.is_empty() {
+            one.extend(format!("Content-Length: {}\r\n", body.len()).bytes());
         }
-        fields.iter().for_each(|(name, value)| text.push_str(&format!("{name}: {value}\r\n")));
-        text.push_str("\r\n");
-        let one = [text.as_bytes(), body].concat();
+        fields.iter().for_each(|(name, value)| one.extend([name.as_bytes(), b": ", value, b"\r\n"].concat()));
+        one.extend_from_slice(b"\r\n");
+        one.extend_from_slice(body);
         let repeated = one.repeat((PIECE / one.len()).max(1)).into();
         Http1Request { repeated, len: one.len(), is_head: method == "HEAD" }
     }

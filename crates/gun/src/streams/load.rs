@@ -250,7 +250,8 @@ impl Streams {
 
     /// The next connection to be opened, if one is to be.
     pub fn poll_dial(&mut self, now: Instant) -> Option<usize> {
-        while let Some((_, number)) = self.paused.pop_front_if(|(until, _)| *until <= now) {
+        while let Some((_, number)) = self.paused.front().copied().filter(|(until, _)| *until <= now) {
+            self.paused.pop_front();
             self.idle.push_back(number);
         }
         if self.idle.is_empty() || self.is_over_soon(now) {
