@@ -146,7 +146,7 @@ fn over_connections(
         pipeline: options.pipeline.into(),
         is_kept: true,
         timeout: options.timeout,
-        within: Duration::MAX,
+        within: options.search.within(),
         stop,
     })
 }
@@ -172,7 +172,7 @@ fn http(options: &Http) -> anyhow::Result<ExitCode> {
         pipeline: options.pipeline.into(),
         is_kept: !options.close,
         timeout: options.timeout,
-        within: if options.search.find_knee { options.within } else { Duration::MAX },
+        within: options.search.within(),
         stop: stop_by_signal()?,
     };
     let plan = Plan { rate: options.rate, search: &options.search, patience: options.timeout * 2 };

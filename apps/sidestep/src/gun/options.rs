@@ -32,6 +32,17 @@ pub(crate) struct Search {
     /// How long each step of the search takes.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time)]
     pub(crate) step: Duration,
+
+    /// In the search, an answer over a connection that takes longer counts as none.
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = time)]
+    within: Duration,
+}
+
+impl Search {
+    /// What an answer over a connection may take to count.
+    pub(crate) fn within(&self) -> Duration {
+        if self.find_knee { self.within } else { Duration::MAX }
+    }
 }
 
 /// Where reports go, and whether the server may be loaded.
@@ -216,10 +227,6 @@ pub(crate) struct Http {
 
     #[command(flatten)]
     pub(crate) search: Search,
-
-    /// An answer that takes longer counts as none in the search.
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = time)]
-    pub(crate) within: Duration,
 
     /// How long a request waits for a connection, and then for its answer.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]

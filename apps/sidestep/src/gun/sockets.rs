@@ -57,7 +57,7 @@ enum Stage {
 /// What a connection's way of opening has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// It is open since then.
+    /// It is open now.
     Opened,
     /// It was open.
     WasOpen,

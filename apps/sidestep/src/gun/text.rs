@@ -113,7 +113,7 @@ pub(crate) fn end(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
         None => writeln!(out, "codes     {}", codes(load, report))?,
         Some(held) => writeln!(out, "held      {} at most, {} at the end", held.most, held.end)?,
     }
-    if counts.octets > 0 {
+    if report.kind == "gun http" {
         writeln!(out, "octets    {} ({}/s)", counts.octets, count(counts.octets as f64 / load.length_s))?;
     }
     if let Some(faults) = faults(load) {
