@@ -203,7 +203,8 @@ impl Tally {
         self.latency.add(&self.second).expect("both have the same bounds");
         self.second.reset();
         let before = std::mem::replace(&mut self.counts_before, self.counts);
-        let (sent, answered) = (self.counts.sent.saturating_sub(before.sent), self.counts.answered - before.answered);
+        let (sent, answered) =
+            (self.counts.sent.saturating_sub(before.sent), self.counts.answered - before.answered);
         self.seconds.push(Second { sent, answered, latency_us });
     }
 
@@ -261,10 +262,7 @@ impl Summary {
             return Some(format!("the system refused {refused} of its {sent} packets"));
         }
         if self.lag_us.p99 > LAG_MAX.as_secs_f64() * 1e6 {
-            return Some(format!(
-                "it sent a hundredth of its questions {:.1} ms late and later",
-                self.lag_us.p99 / 1e3
-            ));
+            return Some(format!("it sent a hundredth {:.1} ms late and later", self.lag_us.p99 / 1e3));
         }
         (self.spare < SPARE_MIN).then(|| format!("it had {:.0} % of its core to spare", 100.0 * self.spare))
     }
@@ -318,10 +316,7 @@ mod tests {
     fn it_says_when_it_was_the_bottleneck_itself() {
         let bottleneck = |tally: Tally, offered| tally.summary(offered, SECOND, 0).bottleneck.unwrap();
         assert_eq!(bottleneck(load(3), 2000), "it sent 50 % of what it was to send");
-        assert_eq!(
-            bottleneck(load(2000), 1000),
-            "it sent a hundredth of its questions 2.0 ms late and later"
-        );
+        assert_eq!(bottleneck(load(2000), 1000), "it sent a hundredth 2.0 ms late and later");
         let mut full = load(3);
         full.on_time(SECOND * 100, true);
         assert_eq!(bottleneck(full, 1000), "it had 0 % of its core to spare");

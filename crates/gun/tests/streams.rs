@@ -28,8 +28,14 @@ const REQUEST: &str = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
 impl Bench {
     fn new(speech: Speech, connections: usize, pipeline: usize, is_kept: bool) -> Bench {
-        let setup =
-            Setup { speech, connections, pipeline, is_kept, timeout: TIMEOUT, within: Duration::from_millis(100) };
+        let setup = Setup {
+            speech,
+            connections,
+            pipeline,
+            is_kept,
+            timeout: TIMEOUT,
+            within: Duration::from_millis(100),
+        };
         let streams = Streams::new(setup, at(0));
         Bench { streams, sent: vec![Vec::new(); connections], closed: Vec::new() }
     }
@@ -245,7 +251,10 @@ fn what_is_no_answer_is_counted_by_its_name() {
         assert_eq!((summary.counts.answered, summary.lost), (0, 2));
         faults(&summary).iter().map(|(name, times)| format!("{times} {name}")).collect::<Vec<_>>().join(", ")
     };
-    assert_eq!(fault_of(|it| it.hear(0, b"220 smtp.example\r\n", 5)), "2 answers that are not in the protocol");
+    assert_eq!(
+        fault_of(|it| it.hear(0, b"220 smtp.example\r\n", 5)),
+        "2 answers that are not in the protocol"
+    );
     assert_eq!(fault_of(|it| it.streams.on_close(0, at(5))), "2 closed early");
     assert_eq!(fault_of(|it| it.streams.on_failed(0, Fault::Reset)), "2 reset");
     let cut = |it: &mut Bench| {
@@ -313,7 +322,11 @@ fn questions_over_a_stream_are_answered_in_any_order_and_however_cut() {
         bench.hear(0, &back[cut..], 20);
         bench.hear(0, &back, 30);
         let summary = bench.finish();
-        assert_eq!((summary.counts.answered, summary.counts.unexpected, summary.lost), (4, 4, 4), "cut at {cut}");
+        assert_eq!(
+            (summary.counts.answered, summary.counts.unexpected, summary.lost),
+            (4, 4, 4),
+            "cut at {cut}"
+        );
         assert_eq!((summary.rcodes, summary.counts.mismatched), ([(3, 4)].into(), 0));
     }
 }
@@ -356,7 +369,12 @@ const END_STREAM: u8 = 1;
 const STATUS_200: &[u8] = &[0x88];
 
 fn http2() -> Http2Request {
-    Http2Request::new(http::Method::GET, "http://192.0.2.1/?".parse().unwrap(), Default::default(), Default::default())
+    Http2Request::new(
+        http::Method::GET,
+        "http://192.0.2.1/?".parse().unwrap(),
+        Default::default(),
+        Default::default(),
+    )
 }
 
 fn answer_of(stream: u32, body: &[u8]) -> Vec<u8> {
@@ -373,7 +391,11 @@ fn streams_of_http_2_are_answered_however_cut() {
         bench.hear(0, &answers[cut..], 20);
         assert!(!bench.take_sent(0).is_empty(), "two more");
         let summary = bench.finish();
-        assert_eq!((summary.counts.answered, summary.counts.sent, summary.counts.octets), (2, 4, 8), "cut at {cut}");
+        assert_eq!(
+            (summary.counts.answered, summary.counts.sent, summary.counts.octets),
+            (2, 4, 8),
+            "cut at {cut}"
+        );
         assert_eq!((summary.rcodes, summary.faults), ([(200, 2)].into(), Default::default()));
     }
 }
@@ -382,7 +404,11 @@ fn streams_of_http_2_are_answered_however_cut() {
 fn streams_behind_the_last_one_that_a_server_looks_at_are_asked_again() {
     let mut bench = Bench::new(Speech::Http2(http2()), 1, 2, true).begun(closed_loop());
     let goaway = [1u32.to_be_bytes(), 0u32.to_be_bytes()].concat();
-    bench.hear(0, &[frame(SETTINGS, 0, 0, &[]), frame(GOAWAY, 0, 0, &goaway), answer_of(1, b"one")].concat(), 10);
+    bench.hear(
+        0,
+        &[frame(SETTINGS, 0, 0, &[]), frame(GOAWAY, 0, 0, &goaway), answer_of(1, b"one")].concat(),
+        10,
+    );
     assert_eq!((&bench.closed[..], bench.dial(10)), (&[0][..], vec![0]));
     bench.turn(10);
     let summary = bench.finish();

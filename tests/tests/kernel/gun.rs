@@ -43,7 +43,8 @@ fn questions_over_tcp_tls_and_https_are_answered_and_matched() {
         for (name, code) in [("mail.example.com", "0"), ("{random}.example.com", "3")] {
             let (server, rate) = (server.to_string(), QUESTIONS.to_string());
             let words = ["gun", "dns", &server, "--transport", transport, "--name", name, "--rate", &rate];
-            let more = ["--ports", "4", "--pipeline", "16", "--duration", "1s", "--timeout", "60s", "--json", "-"];
+            let more =
+                ["--ports", "4", "--pipeline", "16", "--duration", "1s", "--timeout", "60s", "--json", "-"];
             let output = command(&[&words[..], &more, &["--ca", &trust]].concat());
             assert!(output.status.success(), "{transport}: {}", String::from_utf8_lossy(&output.stderr));
             let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -52,7 +53,11 @@ fn questions_over_tcp_tls_and_https_are_answered_and_matched() {
             assert_eq!(load["rcodes"][code], QUESTIONS, "{transport} {name}: {report}");
             let counts = ["mismatched", "unexpected", "malformed", "unsent"];
             assert!(counts.iter().all(|count| load["counts"][count] == 0), "{transport} {name}: {report}");
-            assert_eq!((load["lost"].as_u64(), &load["faults"]), (Some(0), &serde_json::json!({})), "{report}");
+            assert_eq!(
+                (load["lost"].as_u64(), &load["faults"]),
+                (Some(0), &serde_json::json!({})),
+                "{report}"
+            );
         }
     }
 }

@@ -42,8 +42,9 @@ fn start_nginx(lab: &Lab) -> Nginx {
          location / {{ return 200 \"Hello, world!\\n\"; }} location /missing {{ return 404; }} }}\n}}\n"
     );
     let file = directory.write("nginx.conf", &text).unwrap().display().to_string();
-    let mut process =
-        lab.spawn_in(Side::Server, "nginx", &["-c", &file, "-e", "stderr", "-p", &place.to_string()]).unwrap();
+    let mut process = lab
+        .spawn_in(Side::Server, "nginx", &["-c", &file, "-e", "stderr", "-p", &place.to_string()])
+        .unwrap();
     let server = SocketAddr::new(SERVER_V4.parse().unwrap(), SECURE);
     let connect = || TcpStream::connect_timeout(&server, Duration::from_secs(2));
     let deadline = Instant::now() + PATIENCE;
@@ -74,7 +75,11 @@ fn assert_all_answered(lab: &Lab, words: &[&str], status: &str) {
     let (load, report) = load(lab, &[&["http", "--rate", &rate, "--duration", "1s"], words].concat());
     assert_eq!(load["counts"]["sent"], REQUESTS, "{words:?}: {report}");
     assert_eq!(load["rcodes"][status], REQUESTS, "{words:?}: {report}");
-    assert_eq!((load["lost"].as_u64(), &load["faults"]), (Some(0), &serde_json::json!({})), "{words:?}: {report}");
+    assert_eq!(
+        (load["lost"].as_u64(), &load["faults"]),
+        (Some(0), &serde_json::json!({})),
+        "{words:?}: {report}"
+    );
 }
 
 fn url(scheme: &str, port: u16, path: &str) -> String {
@@ -94,7 +99,11 @@ fn requests_of_http_1_are_answered_on_connections_that_are_kept_or_not() {
     assert_all_answered(&lab, &[&url("http", PLAIN, "/missing?a")], "404");
     let trust = nginx.directory.path().join("certificate.pem").display().to_string();
     let secure = url("https", SECURE, "/");
-    assert_all_answered(&lab, &[&secure, "--connections", "3", "--ca", &trust, "--tls-host", "web.test"], "200");
+    assert_all_answered(
+        &lab,
+        &[&secure, "--connections", "3", "--ca", &trust, "--tls-host", "web.test"],
+        "200",
+    );
 }
 
 #[test]
@@ -134,8 +143,16 @@ fn connections_are_opened_and_held() {
     let server = format!("{SERVER_V4}:{PLAIN}");
     let words = ["connect", &server, "--connections", "200", "--rate", "400", "--duration", "300ms"];
     let (load, report) = load(&lab, &words);
-    assert_eq!((load["counts"]["sent"].as_u64(), load["counts"]["answered"].as_u64()), (Some(200), Some(200)), "{report}");
-    assert_eq!((report["held"]["most"].as_u64(), report["held"]["end"].as_u64()), (Some(200), Some(200)), "{report}");
+    assert_eq!(
+        (load["counts"]["sent"].as_u64(), load["counts"]["answered"].as_u64()),
+        (Some(200), Some(200)),
+        "{report}"
+    );
+    assert_eq!(
+        (report["held"]["most"].as_u64(), report["held"]["end"].as_u64()),
+        (Some(200), Some(200)),
+        "{report}"
+    );
     assert_eq!(load["faults"], serde_json::json!({}), "{report}");
 }
 
@@ -148,7 +165,10 @@ fn a_port_where_nobody_listens_is_a_failure_that_says_why() {
     assert!(output.status.code() == Some(1) && said.contains("5 connections refused"), "{said}");
     let output = gun(&lab, &["http", &format!("http://{server}/"), "--duration", "300ms", "--timeout", "1s"]);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(1) && said.contains("answered nothing: connections refused"), "{said}");
+    assert!(
+        output.status.code() == Some(1) && said.contains("answered nothing: connections refused"),
+        "{said}"
+    );
 }
 
 #[test]

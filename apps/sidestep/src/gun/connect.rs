@@ -50,7 +50,8 @@ pub(crate) fn hold(options: &Connect, report: &mut Report, stop: &AtomicBool) ->
     while !is_over(&driver) {
         driver.turn()?;
     }
-    let opened_in = if driver.holding.next_due().is_none() { length } else { driver.clock.now().since(start) };
+    let opened_in =
+        if driver.holding.next_due().is_none() { length } else { driver.clock.now().since(start) };
     let until = driver.clock.now() + options.duration;
     while driver.clock.now() < until && driver.holding.held() > 0 && !stop.load(Ordering::Relaxed) {
         driver.turn()?;
@@ -78,7 +79,8 @@ impl Driver {
         if count == 0 {
             let idle = self.holding.next_due().map_or(SLEEP_MAX, |due| due.since(now).min(SLEEP_MAX));
             if idle > AWAKE_BEFORE {
-                count = self.sockets.sleep(Duration::from_nanos(idle.as_nanos() - AWAKE_BEFORE.as_nanos()))?;
+                count =
+                    self.sockets.sleep(Duration::from_nanos(idle.as_nanos() - AWAKE_BEFORE.as_nanos()))?;
             }
             woken = self.clock.now();
             self.holding.tally().on_time(woken.since(now), false);

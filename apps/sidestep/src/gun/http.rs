@@ -74,7 +74,8 @@ impl Url {
         if !self.is_secure {
             return Ok(Target { address, tls: None });
         }
-        let (protocol, required): (&[u8], _) = if is_http2 { (b"h2", Some(&b"h2"[..])) } else { (b"http/1.1", None) };
+        let (protocol, required): (&[u8], _) =
+            if is_http2 { (b"h2", Some(&b"h2"[..])) } else { (b"http/1.1", None) };
         let name = match &certificates.tls_host {
             Some(name) => name.clone(),
             None => ServerName::try_from(self.host().to_owned()).context("no name for a certificate")?,
@@ -97,8 +98,11 @@ impl Request {
         let text = options.method.as_deref().unwrap_or(default);
         let method: Method = text.parse().with_context(|| format!("{text:?} is no method"))?;
         ensure!(method != Method::CONNECT, "CONNECT asks a proxy for a connection, and is no request");
-        let mut fields =
-            options.headers.iter().map(|text| read_field(text, options.http2)).collect::<Result<Vec<_>, _>>()?;
+        let mut fields = options
+            .headers
+            .iter()
+            .map(|text| read_field(text, options.http2))
+            .collect::<Result<Vec<_>, _>>()?;
         if options.close && !options.http2 {
             fields.push((http::header::CONNECTION, HeaderValue::from_static("close")));
         }
@@ -107,7 +111,8 @@ impl Request {
 
     /// For people.
     pub(crate) fn subject(&self, url: &Url) -> String {
-        let body = if self.body.is_empty() { String::new() } else { format!(" with {} octets", self.body.len()) };
+        let body =
+            if self.body.is_empty() { String::new() } else { format!(" with {} octets", self.body.len()) };
         format!("{} {}{body}", self.method, url.path)
     }
 
@@ -125,7 +130,13 @@ impl Request {
             .map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_owned()))
             .collect();
         let host = url.authority.as_str();
-        Ok(Speech::Http1(Http1Request::new(self.method.as_str(), url.path.as_str(), host, &fields, &self.body)))
+        Ok(Speech::Http1(Http1Request::new(
+            self.method.as_str(),
+            url.path.as_str(),
+            host,
+            &fields,
+            &self.body,
+        )))
     }
 }
 
@@ -189,7 +200,9 @@ mod tests {
         assert_eq!(parts("http://h.example:8080/a?b=c#d"), expected("h.example", 8080, "/a?b=c"));
         assert_eq!(parts("http://h.example?b"), expected("h.example", 80, "/?b"));
         assert_eq!(parts("http://h.example//%00/..;/[]"), expected("h.example", 80, "//%00/..;/[]"));
-        for text in ["", "/path", "h.example", "ftp://h.example/", "http://", "http://u:p@h.example/", "http://h/a b"] {
+        for text in
+            ["", "/path", "h.example", "ftp://h.example/", "http://", "http://u:p@h.example/", "http://h/a b"]
+        {
             assert!(Url::parse(text).is_err(), "{text}");
         }
     }
@@ -199,17 +212,24 @@ mod tests {
         for path in ["", "?", "?a", "/", "//", "/*", "/?", "/%", "/\u{fc}", "/{a}", "/:443", "/a@b"] {
             let Ok(url) = Url::parse(&format!("http://192.0.2.1{path}")) else { continue };
             let uri = url.uri().unwrap();
-            assert!(uri.scheme().is_some() && uri.authority().is_some() && uri.path().starts_with('/'), "{path}");
+            assert!(
+                uri.scheme().is_some() && uri.authority().is_some() && uri.path().starts_with('/'),
+                "{path}"
+            );
         }
     }
 
     #[test]
     fn fields_and_sizes_are_checked() {
         assert_eq!(read_field("Accept:  text/html ", true).unwrap().1, "text/html");
-        for wrong in ["Accept", ": x", "A b: x", "X: a\r\nY: b", "Content-Length: 5", "transfer-encoding: chunked"] {
+        for wrong in
+            ["Accept", ": x", "A b: x", "X: a\r\nY: b", "Content-Length: 5", "transfer-encoding: chunked"]
+        {
             assert!(read_field(wrong, false).is_err(), "{wrong:?}");
         }
-        assert!(read_field("Connection: close", false).is_ok() && read_field("Connection: close", true).is_err());
+        assert!(
+            read_field("Connection: close", false).is_ok() && read_field("Connection: close", true).is_err()
+        );
         assert_eq!(["100", "64k", "1M", "0"].map(size), [Some(100), Some(65536), Some(1 << 20), Some(0)]);
         assert_eq!(["", "k", "-1", "+1", "1G", "file", "99999999999999999M"].map(size), [None; 7]);
     }

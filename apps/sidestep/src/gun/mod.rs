@@ -247,7 +247,8 @@ fn finish(report: &Report, reports: &Reports) -> anyhow::Result<ExitCode> {
     }
     let answered = report.loads.iter().any(|load| load.counts.answered > 0);
     if !answered {
-        let why = report.loads.last().and_then(streams::reason).map_or(String::new(), |why| format!(": {why}"));
+        let why =
+            report.loads.last().and_then(streams::reason).map_or(String::new(), |why| format!(": {why}"));
         output::complain!("sidestep gun: {} answered nothing{why}", report.server);
     }
     Ok(if answered { ExitCode::SUCCESS } else { ExitCode::FAILURE })

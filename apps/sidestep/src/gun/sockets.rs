@@ -169,7 +169,9 @@ fn fault_of(error: &io::Error) -> Fault {
     match Errno::from_io_error(error) {
         Some(Errno::CONNREFUSED) => Fault::Refused,
         Some(Errno::CONNRESET | Errno::PIPE | Errno::CONNABORTED) => Fault::Reset,
-        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM | Errno::ADDRNOTAVAIL) => Fault::NoSocket,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM | Errno::ADDRNOTAVAIL) => {
+            Fault::NoSocket
+        }
         _ => Fault::NotConnected,
     }
 }
@@ -201,7 +203,8 @@ impl Sockets {
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
         let flags = EventFlags::IN | EventFlags::OUT;
-        epoll::add(&self.epoll, &socket, name(number, generation), flags).map_err(|error| fault_of(&error.into()))?;
+        epoll::add(&self.epoll, &socket, name(number, generation), flags)
+            .map_err(|error| fault_of(&error.into()))?;
         if self.wires.len() <= number {
             self.wires.resize_with(number + 1, || None);
         }

@@ -115,7 +115,8 @@ impl Driver<'_> {
         if count == 0 {
             let idle = self.streams.next_wake().min(end).since(now).min(SLEEP_MAX);
             if idle > AWAKE_BEFORE {
-                count = self.sockets.sleep(Duration::from_nanos(idle.as_nanos() - AWAKE_BEFORE.as_nanos()))?;
+                count =
+                    self.sockets.sleep(Duration::from_nanos(idle.as_nanos() - AWAKE_BEFORE.as_nanos()))?;
             }
             woken = self.clock.now();
             self.streams.tally().on_time(woken.since(now), false);

@@ -40,12 +40,20 @@ enum State {
     /// So many octets of the body are to come.
     Body(u64),
     /// The line of a chunk's size: what it said so far.
-    ChunkSize { size: u64, digits: u32, line: u32, is_in_extension: bool },
+    ChunkSize {
+        size: u64,
+        digits: u32,
+        line: u32,
+        is_in_extension: bool,
+    },
     Chunk(u64),
     /// The line end behind a chunk.
     ChunkEnd,
     /// Fields behind the last chunk: octets of this line, and of all.
-    Trailers { line: u32, all: u32 },
+    Trailers {
+        line: u32,
+        all: u32,
+    },
     /// The body ends with the connection.
     UntilClose,
 }
@@ -59,7 +67,11 @@ impl State {
 impl AnswerReader {
     /// Reads from the front of `octets`: how many belong to this answer, and the answer if it is whole. `is_to_head`: the request was HEAD,
     /// whose answers have no body.
-    pub(crate) fn read(&mut self, octets: &[u8], is_to_head: bool) -> Result<(usize, Option<Answer>), NotHttp> {
+    pub(crate) fn read(
+        &mut self,
+        octets: &[u8],
+        is_to_head: bool,
+    ) -> Result<(usize, Option<Answer>), NotHttp> {
         let mut used = 0;
         loop {
             let rest = &octets[used..];
@@ -144,7 +156,9 @@ impl AnswerReader {
 
     /// RFC 9112, 7.1: hexadecimal digits, perhaps an extension, a line end.
     fn read_size(&mut self, octet: u8) -> Result<(usize, bool), NotHttp> {
-        let State::ChunkSize { size, digits, line, is_in_extension } = self.state else { return Err(NotHttp) };
+        let State::ChunkSize { size, digits, line, is_in_extension } = self.state else {
+            return Err(NotHttp);
+        };
         let line = line + 1;
         self.state = match octet {
             _ if line > CHUNK_LINE_MAX => return Err(NotHttp),
@@ -157,7 +171,8 @@ impl AnswerReader {
             _ if is_in_extension => State::ChunkSize { size, digits, line, is_in_extension },
             octet => {
                 let digit = char::from(octet).to_digit(16).ok_or(NotHttp)?;
-                let size = size.checked_mul(16).and_then(|size| size.checked_add(digit.into())).ok_or(NotHttp)?;
+                let size =
+                    size.checked_mul(16).and_then(|size| size.checked_add(digit.into())).ok_or(NotHttp)?;
                 State::ChunkSize { size, digits: digits + 1, line, is_in_extension }
             }
         };
@@ -206,7 +221,8 @@ impl Head {
 fn parse_head(octets: &[u8], is_to_head: bool) -> Result<Option<Head>, NotHttp> {
     let mut fields = [const { MaybeUninit::<Header<'_>>::uninit() }; FIELDS_MAX];
     let mut response = Response::new(&mut []);
-    let parsed = ParserConfig::default().parse_response_with_uninit_headers(&mut response, octets, &mut fields);
+    let parsed =
+        ParserConfig::default().parse_response_with_uninit_headers(&mut response, octets, &mut fields);
     let len = match parsed.map_err(|_| NotHttp)? {
         Status::Complete(len) => len,
         Status::Partial => return Ok(None),
@@ -240,7 +256,8 @@ impl Framing {
                 }
                 length = Some(own);
             } else if is("transfer-encoding") {
-                coding = words(field.value).last().map(|word| word.eq_ignore_ascii_case(b"chunked")).or(coding);
+                coding =
+                    words(field.value).last().map(|word| word.eq_ignore_ascii_case(b"chunked")).or(coding);
             } else if is("connection") {
                 for word in words(field.value) {
                     is_last = match word {

@@ -107,7 +107,8 @@ impl Conversation for DnsStream {
     }
 
     fn expire(&mut self, limit: Instant, heard: &mut Heard<'_>) -> Option<End> {
-        let oldest = self.under_way.front().map(|flight| flight.times.begun).filter(|begun| *begun <= limit)?;
+        let oldest =
+            self.under_way.front().map(|flight| flight.times.begun).filter(|begun| *begun <= limit)?;
         if self.heard_at.is_none_or(|at| at < oldest) {
             return Some(End::By(Fault::TimedOut)); // Nothing at all has come since.
         }

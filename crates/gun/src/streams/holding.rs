@@ -155,7 +155,8 @@ mod tests {
         assert_eq!((holding.held(), holding.held_most()), (1, 3));
         let summary = holding.finish(1000, Duration::from_millis(5));
         assert_eq!((summary.counts.sent, summary.counts.answered, summary.lost), (5, 3, 2));
-        let faults: Vec<(&str, u64)> = summary.faults.iter().map(|(name, times)| (&name[..], *times)).collect();
+        let faults: Vec<(&str, u64)> =
+            summary.faults.iter().map(|(name, times)| (&name[..], *times)).collect();
         let expected =
             ["closed while held", "connections not made in time", "connections refused", "reset while held"];
         assert_eq!(faults, expected.map(|name| (name, 1)));

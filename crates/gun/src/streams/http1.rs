@@ -24,7 +24,13 @@ pub struct Http1Request {
 impl Http1Request {
     /// A request for `target`, as the request line has it. `fields` are names and values; a Host field and one for the length of the body
     /// come on top where they are not given.
-    pub fn new(method: &str, target: &str, host: &str, fields: &[(String, Vec<u8>)], body: &[u8]) -> Http1Request {
+    pub fn new(
+        method: &str,
+        target: &str,
+        host: &str,
+        fields: &[(String, Vec<u8>)],
+        body: &[u8],
+    ) -> Http1Request {
         let has_host = fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("host"));
         let mut one = format!("{method} {target} HTTP/1.1\r\n").into_bytes();
         if !has_host {

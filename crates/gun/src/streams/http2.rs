@@ -116,7 +116,9 @@ impl Http2 {
 
     /// How the connection ends, if it does.
     fn poll_connection(&mut self) -> Option<End> {
-        let Some((sender, connection)) = &mut self.session else { return Some(End::By(Fault::NotTheProtocol)) };
+        let Some((sender, connection)) = &mut self.session else {
+            return Some(End::By(Fault::NotTheProtocol));
+        };
         let ended = match Pin::new(connection).poll(&mut context()) {
             Poll::Pending => None,
             Poll::Ready(Ok(())) => Some(End::InOrder),
@@ -232,7 +234,9 @@ impl Stream {
     }
 
     fn answered(self, heard: &mut Heard<'_>) {
-        let Some(question) = self.question else { return heard.answered(self.times, self.status, self.octets) };
+        let Some(question) = self.question else {
+            return heard.answered(self.times, self.status, self.octets);
+        };
         if self.status != 200 {
             return heard.fault(Fault::NotTheProtocol, 1);
         }
@@ -260,7 +264,8 @@ fn end_by(error: &h2::Error) -> End {
 
 impl Conversation for Http2 {
     fn room(&self) -> usize {
-        if !self.is_ready || self.is_closing || self.streams.len() >= self.pipeline || self.requests_left == 0 {
+        if !self.is_ready || self.is_closing || self.streams.len() >= self.pipeline || self.requests_left == 0
+        {
             return 0;
         }
         1 // Whether there is room for the next one shows when this one has begun.
@@ -375,7 +380,11 @@ impl Transport {
 }
 
 impl AsyncRead for Transport {
-    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let pipe = &mut *self.0.borrow_mut();
         let rest = &pipe.incoming[pipe.read..];
         if rest.is_empty() {

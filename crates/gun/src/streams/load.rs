@@ -109,8 +109,13 @@ enum State {
 impl Streams {
     /// A load without connections.
     pub fn new(setup: Setup, now: Instant) -> Streams {
-        let place =
-            || Place { state: State::Free, is_ready: false, is_changed: false, has_answered: false, has_failed: false };
+        let place = || Place {
+            state: State::Free,
+            is_ready: false,
+            is_changed: false,
+            has_answered: false,
+            has_failed: false,
+        };
         let questions = match &setup.speech {
             Speech::Dns(questions) | Speech::Doh(_, questions) => Some(questions.clone()),
             Speech::Http1(_) | Speech::Http2(_) => None,
