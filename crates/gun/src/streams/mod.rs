@@ -7,9 +7,9 @@
 //! ```
 //!
 //! - [`load`]: all connections of a load, and which of them takes the next request. Start here.
-//! - [`backlog`]: requests that are due while no connection is free.
-//! - [`http1`] and [`answer_reader`], [`http2`], [`dns`]: what is spoken on a connection.
-//! - [`conversation`]: what `load` needs to know of that.
+//! - `backlog`: requests that are due while no connection is free.
+//! - `http1` and `answer_reader`, `http2`, `dns`: what is spoken on a connection.
+//! - `conversation`: what `load` needs to know of that.
 //! - [`holding`]: connections that are opened and held, and say nothing.
 //!
 //! TLS is the driver's: it is below the octets.
