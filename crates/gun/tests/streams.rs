@@ -224,6 +224,7 @@ fn a_port_that_refuses_is_tried_ten_times_a_second() {
     for millis in 0..1000 {
         while let Some(number) = bench.streams.poll_dial(at(millis)) {
             tries += 1;
+            assert!(tries <= 10, "no pause");
             bench.streams.on_failed(number, Fault::Refused);
             bench.turn(millis);
         }
