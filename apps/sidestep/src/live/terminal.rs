@@ -3,18 +3,25 @@
 //! The view ends when the terminal goes, whatever tells of that: SIGHUP, a hang-up that poll(2) reports, the end of input, or an error of
 //! a read or a write. Nothing is tried twice, so a terminal that has gone cannot make the loop spin.
 
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
 use anyhow::Context;
-use ratatui::Frame;
+use ratatui::backend::TermionBackend;
+use ratatui::{Frame, Terminal};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use signal_hook::low_level::pipe;
 
 use super::keys::{Key, parse};
+
+/// To the alternate screen, which programs use that leave what was there before (xterm's 1049).
+const ENTER: &[u8] = b"\x1b[?1049h";
+/// Back from it, with a cursor and without colours.
+const LEAVE: &[u8] = b"\x1b[0m\x1b[?25h\x1b[?1049l";
 
 /// Whether a view goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,9 +57,8 @@ pub(crate) fn is_interactive() -> bool {
 pub(crate) fn show(view: &mut dyn View) -> anyhow::Result<()> {
     let ending = signals(&[SIGHUP, SIGINT, SIGTERM]).context("handling signals")?;
     let resized = signals(&[SIGWINCH]).context("handling signals")?;
-    let _restore = Restore;
-    // This also restores the terminal before a panic is reported.
-    let mut terminal = ratatui::try_init().context("setting up the terminal")?;
+    let _session = Session::begin().context("setting up the terminal")?;
+    let mut terminal = Terminal::new(TermionBackend::new(io::stdout())).context("setting up the terminal")?;
     loop {
         view.refresh()?;
         if terminal.draw(|frame| view.draw(frame)).is_err() {
@@ -68,13 +74,41 @@ pub(crate) fn show(view: &mut dyn View) -> anyhow::Result<()> {
     }
 }
 
-/// Gives the terminal back as it was.
-struct Restore;
+/// A terminal that passes keys on at once and shows the alternate screen. It is given back as it was, also before a panic is reported.
+struct Session {
+    original: Termios,
+}
 
-impl Drop for Restore {
-    fn drop(&mut self) {
-        let _ = ratatui::try_restore(); // A terminal that has gone needs no restoring.
+impl Session {
+    fn begin() -> io::Result<Session> {
+        let original = tcgetattr(io::stdin())?;
+        let session = Session { original: original.clone() };
+        let report = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            restore(&original);
+            report(panic);
+        }));
+        let mut raw = session.original.clone();
+        raw.make_raw();
+        tcsetattr(io::stdin(), OptionalActions::Now, &raw)?;
+        let mut out = io::stdout();
+        out.write_all(ENTER)?;
+        out.flush()?;
+        Ok(session)
     }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        restore(&self.original);
+    }
+}
+
+/// A terminal that has gone needs no restoring, so errors do not matter.
+fn restore(original: &Termios) {
+    let mut out = io::stdout();
+    let _ = out.write_all(LEAVE).and_then(|()| out.flush());
+    let _ = tcsetattr(io::stdin(), OptionalActions::Now, original);
 }
 
 /// Becomes readable when one of the signals comes.

@@ -7,6 +7,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+/// Milliseconds of a tick: the kernel shows times in hundredths of a second, whatever its own clock is (USER_HZ).
+pub(super) const TICK_MS: u64 = 10;
+
 /// What has been used since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct CpuTimes {
@@ -41,15 +44,15 @@ impl CpuTimes {
 }
 
 fn used(stat: &Path) -> Option<Duration> {
-    parse(&fs::read_to_string(stat).ok()?, rustix::param::clock_ticks_per_second())
+    parse(&fs::read_to_string(stat).ok()?)
 }
 
 /// User and system time (fields 14 and 15), behind the name, which may have anything in it.
-fn parse(stat: &str, ticks_per_second: u64) -> Option<Duration> {
+fn parse(stat: &str) -> Option<Duration> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(11);
     let ticks = fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?;
-    Some(Duration::from_secs_f64(ticks as f64 / ticks_per_second.max(1) as f64))
+    Some(Duration::from_millis(ticks.saturating_mul(TICK_MS)))
 }
 
 #[cfg(test)]
@@ -59,8 +62,8 @@ mod tests {
     #[test]
     fn a_name_with_blanks_and_brackets_is_no_field() {
         let stat = "7 (a) 1 2 (b) S 1 7 7 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 1 0 1000 0 0";
-        assert_eq!(parse(stat, 100), Some(Duration::from_secs(3)));
-        assert_eq!(parse("7 (a) S 1", 100), None);
+        assert_eq!(parse(stat), Some(Duration::from_secs(3)));
+        assert_eq!(parse("7 (a) S 1"), None);
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use observe::report::{Count, CountersReport, SocketReport};
 
-use super::look::{Look, SOCKETS_MAX, Seen};
+use super::cpu::TICK_MS;
+use super::look::{Look, SOCKETS_MAX, Seen, SeenInterface};
 
 /// Counters of a stack that count what was lost or refused.
 const STACK_DROPS: [&str; 7] = [
@@ -17,9 +18,6 @@ const STACK_DROPS: [&str; 7] = [
     "TcpExtPAWSEstab",
     "SidestepMemoryRefused",
 ];
-
-/// How coarse the kernel's count of processor time is.
-const TICK: Duration = Duration::from_millis(10);
 
 /// All that is shown.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -99,7 +97,7 @@ pub(super) fn figures(old: Option<&Look>, new: &Look) -> Figures {
     let before = |pid: u32| old.and_then(|old| old.programs.iter().find(|seen| seen.pid == pid));
     let programs = new.programs.iter().map(|seen| program(before(seen.pid), seen, span)).collect();
     let interfaces = new.interfaces.iter().map(|seen| {
-        let is_it = |it: &&super::look::SeenInterface| (it.broker, &it.name) == (seen.broker, &seen.name);
+        let is_it = |it: &&SeenInterface| (it.broker, &it.name) == (seen.broker, &seen.name);
         let before = old.and_then(|old| old.interfaces.iter().find(is_it));
         let rates = gains(before.map(|it| &it.counters[..]), &seen.counters, span);
         Interface { name: seen.name.clone(), rates: rates.filter(|(_, rate)| *rate > 0.0).collect() }
@@ -237,8 +235,7 @@ fn shares(busy: Duration, spinning: Duration, asleep: Duration, ran: Duration, s
         return Engine::default();
     }
     let (busy, spinning) = (busy.as_secs_f64(), spinning.as_secs_f64());
-    // The kernel counts in ticks of 10 ms.
-    let may_have_run = ran.as_secs_f64() + TICK.as_secs_f64();
+    let may_have_run = ran.saturating_add(Duration::from_millis(TICK_MS)).as_secs_f64();
     let part = if busy + spinning > may_have_run { may_have_run / (busy + spinning) } else { 1.0 };
     let (busy, spinning) = (busy * part / measure, spinning * part / measure);
     Engine { busy, spinning, asleep: (1.0 - busy - spinning).max(0.0) }

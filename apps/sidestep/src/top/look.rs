@@ -13,6 +13,7 @@ use observe::protocol::{Message, Reply, Request};
 use observe::report::{CountersReport, EngineReport, SocketReport};
 
 use super::cpu::CpuTimes;
+use crate::observe::Which;
 use crate::status::Answers;
 
 /// How long a program may take to answer, and to go on with its answer.
@@ -83,10 +84,9 @@ impl Look {
 }
 
 /// Looks again and again.
-#[derive(Default)]
 pub(super) struct Looker {
-    /// Only this program, or those under this `sidestep run`.
-    only: Option<u32>,
+    /// Only this program, or those under the `sidestep run` with this process id.
+    which: Which,
     /// Programs that did not answer: until when they are left alone, and for how long that is.
     left_alone: BTreeMap<u32, (Instant, Duration)>,
 }
@@ -99,8 +99,8 @@ struct Told {
 }
 
 impl Looker {
-    pub(super) fn new(only: Option<u32>) -> Looker {
-        Looker { only, left_alone: BTreeMap::new() }
+    pub(super) fn new(which: Which) -> Looker {
+        Looker { which, left_alone: BTreeMap::new() }
     }
 
     /// Looks at all programs, and at the sockets of the `selected` one.
@@ -108,26 +108,40 @@ impl Looker {
         let now = Instant::now();
         self.left_alone.retain(|_, (until, pause)| now < *until + *pause);
         let is_left_alone = |pid: u32| self.left_alone.get(&pid).is_some_and(|(until, _)| now < *until);
-        let (connections, denied) = match connect(&Wanted::All) {
-            Ok(connections) => (connections, None),
-            Err(error @ ClientError::Permission(_)) => (Vec::new(), Some(error.to_string())),
-            Err(_) => (Vec::new(), None), // Nobody runs.
-        };
+        // A `sidestep run` is no program that answers here, so all are asked for its process id too.
+        let control = self.which.control.clone();
+        let wanted = control.clone().map_or(Wanted::All, Wanted::At);
+        let mut failures = Vec::new();
+        let connections = connect(&wanted).unwrap_or_else(|error| {
+            // Otherwise nobody runs.
+            let is_told = control.is_some() || matches!(error, ClientError::Permission(_));
+            failures.extend(is_told.then(|| error.to_string()));
+            Vec::new()
+        });
         let (answers, told) = std::thread::scope(|scope| {
             let asking: Vec<_> = connections
                 .into_iter()
-                .filter_map(|connection| Some((connection.process()?, connection)))
-                .filter(|(pid, _)| !is_left_alone(*pid))
-                .map(|(pid, connection)| scope.spawn(move || (pid, ask(connection, selected == Some(pid)))))
+                .map(|connection| (connection.process(), connection))
+                .filter(|(pid, _)| !pid.is_some_and(is_left_alone))
+                .map(|(pid, connection)| {
+                    let wants_sockets = selected.is_some() && (pid == selected || pid.is_none());
+                    scope.spawn(move || (pid, ask(connection, wants_sockets)))
+                })
                 .collect();
-            let answers = crate::status::ask(None);
+            let answers = if control.is_none() { crate::status::ask(None) } else { Answers::default() };
             let told: Vec<_> = asking.into_iter().filter_map(|thread| thread.join().ok()).collect();
             (answers, told)
         });
+        let only = self.which.pid;
         let mut programs = BTreeMap::new();
-        let (interfaces, brokers) = add_of_brokers(&mut programs, &answers, self.only);
+        let (interfaces, brokers) = add_of_brokers(&mut programs, &answers, only);
+        failures.extend(answers.failures);
         for (pid, told) in told {
-            self.add(&mut programs, pid, told, now);
+            match (pid, told) {
+                (Some(pid), told) => self.add(&mut programs, pid, told, now),
+                (None, Ok(told)) => self.add(&mut programs, told.0.pid, Ok(told), now),
+                (None, Err(error)) => failures.push(error.to_string()),
+            }
         }
         for pid in self.left_alone.keys().filter(|pid| is_alive(**pid)) {
             let seen = programs.entry(*pid).or_insert_with(|| Seen { pid: *pid, ..Seen::default() });
@@ -135,16 +149,14 @@ impl Looker {
                 seen.silent.get_or_insert_with(|| "it does not answer".to_owned());
             }
         }
-        let is_meant =
-            |seen: &Seen| self.only.is_none_or(|only| seen.pid == only || seen.broker == Some(only));
+        let is_meant = |seen: &Seen| only.is_none_or(|only| seen.pid == only || seen.broker == Some(only));
         let mut programs: Vec<Seen> = programs.into_values().filter(is_meant).collect();
         for seen in &mut programs {
             let engines = seen.counters.as_ref().map_or(0, |counters| counters.engines.len());
             seen.cpu = CpuTimes::of(seen.pid, engines);
         }
-        let is_meant = |it: &SeenInterface| self.only.is_none_or(|only| it.broker == only);
+        let is_meant = |it: &SeenInterface| only.is_none_or(|only| it.broker == only);
         let interfaces = interfaces.into_iter().filter(is_meant).collect();
-        let failures = answers.failures.into_iter().chain(denied).collect();
         Look { at: Instant::now(), programs, interfaces, brokers, failures }
     }
 

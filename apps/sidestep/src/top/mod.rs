@@ -25,6 +25,7 @@ use clap::Args;
 use ratatui::Frame;
 
 use crate::live::{Feed, Key, Next, View, is_interactive, show, write_picture};
+use crate::observe::Which;
 use crate::output::{Reader, to_stdout};
 
 use choice::Choice;
@@ -36,12 +37,12 @@ const FIRST: Duration = Duration::from_millis(250);
 /// Lines of a picture.
 const PICTURE_ROWS: u16 = 24;
 
-/// The options of `top`.
+/// The options of `top`. A process id may also be that of a `sidestep run`, for the programs under it; lines have the sockets of a program
+/// that is named.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Top {
-    /// Show only this program, and in lines its sockets too; or the programs of the `sidestep run` with this process id.
-    #[arg(long, value_name = "PID")]
-    pid: Option<u32>,
+    #[command(flatten)]
+    which: Which,
 
     /// Seconds between updates.
     #[arg(long, short, value_name = "S", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
@@ -71,14 +72,19 @@ pub(crate) fn run(options: &Top) -> anyhow::Result<ExitCode> {
 }
 
 impl Top {
+    /// The program whose sockets are shown: with a control socket any, since there is but one.
+    fn named(&self) -> Option<u32> {
+        self.which.pid.or(self.which.control.as_ref().map(|_| 0))
+    }
+
     fn interval(&self) -> Duration {
         Duration::from_secs(self.interval)
     }
 
     /// The first look. An error if nothing runs.
     fn first_look(&self, looker: &mut Looker) -> anyhow::Result<Look> {
-        let look = looker.look(self.pid);
-        match self.pid {
+        let look = looker.look(self.named());
+        match self.which.pid {
             _ if !look.is_of_nobody() => Ok(look),
             _ if !look.failures().is_empty() => anyhow::bail!(look.failures().join("; ")),
             Some(pid) => anyhow::bail!("no Sidestep program {pid} and no `sidestep run` {pid} is running here"),
@@ -89,12 +95,12 @@ impl Top {
 
 /// Prints lines until nothing runs any more, nobody reads them, or there were enough updates.
 fn lines(options: &Top) -> anyhow::Result<()> {
-    let mut looker = Looker::new(options.pid);
+    let mut looker = Looker::new(options.which.clone());
     let mut old = options.first_look(&mut looker)?;
     let mut left = if options.once { Some(1) } else { options.count };
     while left != Some(0) {
         std::thread::sleep(options.interval());
-        let new = looker.look(options.pid);
+        let new = looker.look(options.named());
         if new.is_of_nobody() {
             break;
         }
@@ -110,11 +116,11 @@ fn lines(options: &Top) -> anyhow::Result<()> {
 
 /// Writes what the screen shows after one interval.
 fn picture(options: &Top, path: &Path) -> anyhow::Result<()> {
-    let mut looker = Looker::new(options.pid);
+    let mut looker = Looker::new(options.which.clone());
     let old = options.first_look(&mut looker)?;
     std::thread::sleep(options.interval());
-    let figures = figures(Some(&old), &looker.look(options.pid));
-    let choice = Choice { selected: options.pid, shows_sockets: options.pid.is_some(), ..Choice::default() };
+    let figures = figures(Some(&old), &looker.look(options.named()));
+    let choice = Choice { selected: options.which.pid, shows_sockets: options.named().is_some(), ..Choice::default() };
     write_picture(path, PICTURE_ROWS, |frame| screen::draw(frame, &figures, &choice))
 }
 
@@ -122,7 +128,7 @@ fn on_terminal(options: &Top) -> anyhow::Result<()> {
     let feed = Feed::new().context("making a descriptor")?;
     let wish = Arc::new(Wish::default());
     let (looks, wanted, interval) = (feed.clone(), Arc::clone(&wish), options.interval());
-    let mut looker = Looker::new(options.pid);
+    let mut looker = Looker::new(options.which.clone());
     let gather = move || {
         let mut pause = FIRST.min(interval);
         loop {
