@@ -67,5 +67,5 @@ at "$client" wrk -t 1 -c 8 -d 60 http://10.53.0.1/
 at "$server" "$target/sidestep" gun dns 127.0.0.1:5300 --names "$scratch/names" --order random --rate 8k --duration 60s
 sleep 3
 worker=$(pgrep -f "nginx: worker process" -n)
-"$target/sidestep" top --interval 2 --svg docs/top.svg --selected "$worker"
+"$target/sidestep" top --interval 2 --sockets "$worker" --svg docs/top.svg
 "$target/sidestep" dns top --interval 3 --pid "$dns" --svg docs/dns/top.svg

@@ -283,3 +283,134 @@ fn per_second(old: Option<u64>, new: u64, span: Duration) -> f64 {
         _ => 0.0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use observe::report::{DeviceCounters, EngineCounters, EngineReport, TcpReport};
+
+    use super::super::cpu::CpuTimes;
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn counts(counts: &[(&str, u64)]) -> Vec<Count> {
+        counts.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
+    }
+
+    /// A program with one engine: its times in milliseconds, its received frames, and how long its process ran.
+    fn seen([busy, spinning, asleep]: [u64; 3], frames: u64, ran_ms: u64) -> Seen {
+        let times = [("busy_ns", busy), ("spinning_ns", spinning), ("asleep_ns", asleep)];
+        let device = DeviceCounters {
+            counters: counts(&[("rx_frames", frames), ("rx_dropped_full", frames / 10)]),
+            ..DeviceCounters::default()
+        };
+        let engine = EngineCounters {
+            engine: counts(&times.map(|(name, millis)| (name, 1_000_000 * millis))),
+            devices: vec![device],
+            devices_gone: counts(&[("rx_frames", 5)]),
+            stack: counts(&[("TcpInErrs", 7)]),
+        };
+        Seen {
+            pid: 7,
+            name: "dns".to_owned(),
+            counters: Some(CountersReport { own: Vec::new(), engines: vec![engine] }),
+            engines: vec![EngineReport { connections: 3, ..EngineReport::default() }],
+            cpu: Some(CpuTimes { process: Duration::from_millis(ran_ms), engines: vec![None] }),
+            ..Seen::default()
+        }
+    }
+
+    fn look(at: Instant, seen: Seen) -> Look {
+        Look { at, programs: vec![seen], interfaces: Vec::new(), brokers: 0, failures: Vec::new() }
+    }
+
+    fn between(old: Seen, new: Seen) -> Program {
+        let at = Instant::now();
+        let (old, new) = (look(at, old), look(at + SECOND, new));
+        figures(Some(&old), &new).programs.remove(0)
+    }
+
+    fn in_percent(engine: Engine) -> [u32; 3] {
+        [engine.busy, engine.spinning, engine.asleep].map(|share| (share * 100.0).round() as u32)
+    }
+
+    #[test]
+    fn what_was_counted_meanwhile_has_a_rate() {
+        let program = between(seen([0; 3], 1000, 0), seen([100, 200, 700], 3000, 310));
+        assert_eq!(program.packets_in, 2000.0);
+        assert_eq!(program.connections, Some(3));
+        assert_eq!(program.cpu, Some(0.31));
+        assert_eq!(in_percent(program.engines[0]), [10, 20, 70]);
+        let drop = |reason: &str, rate, total| Drop { reason: reason.to_owned(), rate, total };
+        assert_eq!(program.drops, [drop("rx_dropped_full", 200.0, 300), drop("TcpInErrs", 0.0, 7)]);
+    }
+
+    #[test]
+    fn no_engine_looks_for_packets_for_longer_than_its_thread_ran() {
+        // By the clock it looked all the time; another thread had the core for three quarters of it.
+        let program = between(seen([0; 3], 0, 0), seen([200, 800, 0], 0, 240));
+        assert_eq!(in_percent(program.engines[0]), [5, 20, 75]);
+        let unknown = Seen { cpu: None, ..seen([200, 800, 0], 0, 0) };
+        assert_eq!(in_percent(between(seen([0; 3], 0, 0), unknown).engines[0]), [20, 80, 0]);
+    }
+
+    #[test]
+    fn what_is_new_or_began_anew_has_no_rate() {
+        let new = figures(None, &look(Instant::now(), seen([1, 1, 1], 1000, 10))).programs.remove(0);
+        assert_eq!((new.packets_in, new.cpu, new.engines[0]), (0.0, None, Engine::default()));
+        let anew = between(seen([900, 0, 0], 1000, 500), seen([0, 0, 0], 3, 1));
+        assert_eq!((anew.packets_in, anew.cpu), (0.0, None));
+        assert_eq!(in_percent(anew.engines[0]), [0, 0, 100]);
+    }
+
+    #[test]
+    fn a_server_that_admits_connections_knows_those_on_kernel_sockets_too() {
+        let mut server = seen([0; 3], 0, 0);
+        let own = counts(&[("tcp_connections_open", 4), ("encrypted_connections_open", 1)]);
+        server.counters.as_mut().unwrap().own = own;
+        assert_eq!(connections(&server), Some(5));
+        server.counters.as_mut().unwrap().own.clear();
+        server.counters.as_mut().unwrap().engines[0].stack.clear();
+        assert_eq!(connections(&server), None, "an engine without a stack knows none");
+    }
+
+    #[test]
+    fn places_are_queues_or_the_kernel() {
+        let under = |queues: &[(&str, &[u16])]| Seen {
+            broker: Some(1),
+            queues: queues.iter().map(|(name, queues)| ((*name).to_owned(), queues.to_vec())).collect(),
+            ..seen([0; 3], 0, 0)
+        };
+        assert_eq!(place(&under(&[("eth0", &[0, 2]), ("eth1", &[1])])), "eth0:0,2 eth1:1");
+        assert_eq!(place(&under(&[])), "kernel");
+        assert_eq!(place(&seen([0; 3], 0, 0)), "native");
+    }
+
+    #[test]
+    fn the_socket_that_moves_most_is_first() {
+        let socket = |id: &str, octets: u64| SocketReport {
+            engine: 0,
+            protocol: "tcp".to_owned(),
+            state: "ESTAB".to_owned(),
+            recv_q: 0,
+            send_q: 0,
+            local: "192.0.2.1:80".parse().unwrap(),
+            remote: Some("192.0.2.2:1".parse().unwrap()),
+            id: Some(id.to_owned()),
+            half_open: None,
+            drops: None,
+            tcp: Some(TcpReport { bytes_received: octets, ..TcpReport::default() }),
+        };
+        let with = |sockets| Seen { sockets: Some(sockets), ..seen([0; 3], 0, 0) };
+        let listener = SocketReport { id: None, remote: None, tcp: None, ..socket("", 0) };
+        let old = with(vec![listener.clone(), socket("0.1", 1000), socket("1.1", 50)]);
+        let new = with(vec![listener, socket("0.1", 1500), socket("1.1", 5050), socket("2.1", 9000)]);
+        let sockets = between(old, new).sockets.unwrap();
+        let ids: Vec<_> = sockets.sockets.iter().map(|(it, rate)| (it.id.as_deref(), *rate)).collect();
+        let expected = [(Some("1.1"), 5000.0), (Some("0.1"), 500.0), (Some("2.1"), 0.0), (None, 0.0)];
+        assert_eq!(ids, expected);
+        assert!(!sockets.is_cut);
+    }
+}

@@ -124,7 +124,7 @@ impl Looker {
                 .map(|connection| (connection.process(), connection))
                 .filter(|(pid, _)| !pid.is_some_and(is_left_alone))
                 .map(|(pid, connection)| {
-                    let wants_sockets = selected.is_some() && (pid == selected || pid.is_none());
+                    let wants_sockets = selected.is_some() && (pid == selected || pid.is_none()); // One at a path may be it.
                     scope.spawn(move || (pid, ask(connection, wants_sockets)))
                 })
                 .collect();

@@ -37,12 +37,15 @@ const FIRST: Duration = Duration::from_millis(250);
 /// Lines of a picture.
 const PICTURE_ROWS: u16 = 24;
 
-/// The options of `top`. A process id may also be that of a `sidestep run`, for the programs under it; lines have the sockets of a program
-/// that is named.
+/// The options of `top`. `--pid` may also be that of a `sidestep run`, for the programs under it.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Top {
     #[command(flatten)]
     which: Which,
+
+    /// Begin with the sockets of this program; print them, where lines are printed.
+    #[arg(long, value_name = "PID")]
+    sockets: Option<u32>,
 
     /// Seconds between updates.
     #[arg(long, short, value_name = "S", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
@@ -72,9 +75,8 @@ pub(crate) fn run(options: &Top) -> anyhow::Result<ExitCode> {
 }
 
 impl Top {
-    /// The program whose sockets are shown: with a control socket any, since there is but one.
-    fn named(&self) -> Option<u32> {
-        self.which.pid.or(self.which.control.as_ref().map(|_| 0))
+    fn choice(&self) -> Choice {
+        Choice { selected: self.sockets, shows_sockets: self.sockets.is_some(), ..Choice::default() }
     }
 
     fn interval(&self) -> Duration {
@@ -83,7 +85,7 @@ impl Top {
 
     /// The first look. An error if nothing runs.
     fn first_look(&self, looker: &mut Looker) -> anyhow::Result<Look> {
-        let look = looker.look(self.named());
+        let look = looker.look(self.sockets);
         match self.which.pid {
             _ if !look.is_of_nobody() => Ok(look),
             _ if !look.failures().is_empty() => anyhow::bail!(look.failures().join("; ")),
@@ -97,14 +99,15 @@ impl Top {
 fn lines(options: &Top) -> anyhow::Result<()> {
     let mut looker = Looker::new(options.which.clone());
     let mut old = options.first_look(&mut looker)?;
+    let choice = options.choice();
     let mut left = if options.once { Some(1) } else { options.count };
     while left != Some(0) {
         std::thread::sleep(options.interval());
-        let new = looker.look(options.named());
+        let new = looker.look(options.sockets);
         if new.is_of_nobody() {
             break;
         }
-        let text = text::lines(&figures(Some(&old), &new), &Choice::default());
+        let text = text::lines(&figures(Some(&old), &new), &choice);
         if to_stdout(|out| Ok(out.write_all(text.as_bytes())?))? == Reader::Gone {
             break;
         }
@@ -119,14 +122,14 @@ fn picture(options: &Top, path: &Path) -> anyhow::Result<()> {
     let mut looker = Looker::new(options.which.clone());
     let old = options.first_look(&mut looker)?;
     std::thread::sleep(options.interval());
-    let figures = figures(Some(&old), &looker.look(options.named()));
-    let choice = Choice { selected: options.which.pid, shows_sockets: options.named().is_some(), ..Choice::default() };
+    let figures = figures(Some(&old), &looker.look(options.sockets));
+    let choice = options.choice();
     write_picture(path, PICTURE_ROWS, |frame| screen::draw(frame, &figures, &choice))
 }
 
 fn on_terminal(options: &Top) -> anyhow::Result<()> {
     let feed = Feed::new().context("making a descriptor")?;
-    let wish = Arc::new(Wish::default());
+    let wish = Arc::new(Wish { selected: Mutex::new(options.sockets), ..Wish::default() });
     let (looks, wanted, interval) = (feed.clone(), Arc::clone(&wish), options.interval());
     let mut looker = Looker::new(options.which.clone());
     let gather = move || {
@@ -138,7 +141,7 @@ fn on_terminal(options: &Top) -> anyhow::Result<()> {
     };
     // It ends with the process: it may be waiting for a program that does not answer.
     std::thread::Builder::new().name("looks".to_owned()).spawn(gather).context("starting a thread")?;
-    show(&mut Screen { feed, wish, interval, base: None, figures: Figures::default(), choice: Choice::default() })
+    show(&mut Screen { feed, wish, interval, base: None, figures: Figures::default(), choice: options.choice() })
 }
 
 /// The view.
