@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use lab::{Child, Directory, Zone, sidestep_binary};
+use lab::{Child, Zone, sidestep_binary};
 use tests::{Dig, Serving, Transport, command};
 
 /// Nothing here takes longer, on a machine that does other work too.
@@ -39,15 +39,10 @@ fn names_clients_types_and_codes_of_answers_are_counted() {
 
 #[test]
 fn a_resolver_is_refused_with_the_reason() {
-    let directory = Directory::new().unwrap();
-    let control = directory.path().join("control.sock").display().to_string();
-    let mut resolver = Command::new(sidestep_binary());
-    resolver.args(["dns", "resolve", "--listen", "127.0.0.1:0", "--control", &control]);
-    let mut resolver = Child::spawn("resolver", &mut resolver).unwrap();
-    resolver.wait_for_line("ready", PATIENCE).unwrap();
+    let resolver = crate::resolver::start("");
+    let control = resolver.directory.path().join("control.sock").display().to_string();
     let output = command(&["dns", "top", "--control", &control, "--once"]);
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{message}");
     assert!(message.contains("is a resolver, whose answers no capture sees"), "{message}");
-    resolver.end();
 }

@@ -53,7 +53,10 @@ fn of_escape(octets: &mut &[u8]) -> Option<Key> {
     let Some((b'[' | b'O', rest)) = octets.split_first() else { return Some(Key::Escape) };
     let parameters = rest.iter().take_while(|octet| (0x20..0x40).contains(*octet)).count();
     let (parameters, rest) = rest.split_at(parameters);
-    let (last, rest) = rest.split_first()?;
+    let Some((last, rest)) = rest.split_first() else {
+        *octets = &[]; // It was cut.
+        return None;
+    };
     *octets = rest;
     match (last, parameters) {
         (b'A', _) => Some(Key::Up),

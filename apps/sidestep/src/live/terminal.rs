@@ -4,6 +4,7 @@
 //! a read or a write. Nothing is tried twice, so a terminal that has gone cannot make the loop spin.
 
 use std::io::{self, IsTerminal, Read, Write};
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
@@ -58,7 +59,9 @@ pub(crate) fn show(view: &mut dyn View) -> anyhow::Result<()> {
     let ending = signals(&[SIGHUP, SIGINT, SIGTERM]).context("handling signals")?;
     let resized = signals(&[SIGWINCH]).context("handling signals")?;
     let _session = Session::begin().context("setting up the terminal")?;
-    let mut terminal = Terminal::new(TermionBackend::new(io::stdout())).context("setting up the terminal")?;
+    let terminal = Terminal::new(TermionBackend::new(io::stdout())).context("setting up the terminal")?;
+    // Dropped, it would show the cursor, which the session does, and panic if the terminal has gone.
+    let mut terminal = ManuallyDrop::new(terminal);
     loop {
         view.refresh()?;
         if terminal.draw(|frame| view.draw(frame)).is_err() {

@@ -113,7 +113,7 @@ pub(super) fn figures(old: Option<&Look>, new: &Look) -> Figures {
 fn program(old: Option<&Seen>, new: &Seen, span: Duration) -> Program {
     let counters = new.counters.as_ref();
     let before = old.and_then(|old| old.counters.as_ref());
-    let frames = |name: &str| {
+    let frame_rate = |name: &str| {
         let old = before.map(|report| frames(report, name));
         per_second(old, counters.map_or(0, |report| frames(report, name)), span)
     };
@@ -123,8 +123,8 @@ fn program(old: Option<&Seen>, new: &Seen, span: Duration) -> Program {
         place: place(new),
         cpu: cpu(old, new, span),
         connections: connections(new),
-        packets_in: frames("rx_frames"),
-        packets_out: frames("tx_frames"),
+        packets_in: frame_rate("rx_frames"),
+        packets_out: frame_rate("tx_frames"),
         drops: drops(before, counters, span),
         engines: engines(old, new, span),
         sockets: new.sockets.as_ref().map(|sockets| of_sockets(old, sockets, span)),

@@ -57,8 +57,8 @@ fn rcode(message: &[u8], flags: u16) -> u16 {
     if answers != 0 || authority != 0 {
         return low;
     }
-    let records = (0..additional).map_while(|_| message.next_record().ok());
-    let opt = records.into_iter().find(|record| record.rtype == Rtype::OPT);
+    let mut records = (0..additional).map_while(|_| message.next_record().ok());
+    let opt = records.find(|record| record.rtype == Rtype::OPT);
     opt.map_or(low, |opt| low | (opt.ttl >> 24 << 4) as u16)
 }
 
