@@ -48,8 +48,6 @@ pub(super) struct Seen {
     pub(super) broker: Option<u32>,
     /// Its queues by interface, if it is under a broker.
     pub(super) queues: Vec<(String, Vec<u16>)>,
-    /// Connections on the kernel so far, if it is under a broker.
-    pub(super) on_kernel: Option<u64>,
     pub(super) cpu: Option<CpuTimes>,
     pub(super) counters: Option<CountersReport>,
     pub(super) engines: Vec<EngineReport>,
@@ -201,16 +199,12 @@ fn add_of_brokers(
 ) -> (Vec<SeenInterface>, usize) {
     let mut interfaces = Vec::new();
     for (broker, StatusReport { programs: known, interfaces: used }) in &answers.reports {
-        for ProgramStatus { pid, program, queues, report, .. } in known {
-            let on_kernel = report.as_ref().map(|report| {
-                report.accepted_from_kernel + report.made_by_kernel + report.moved_to_kernel
-            });
+        for ProgramStatus { pid, program, queues, .. } in known {
             let seen = Seen {
                 pid: *pid,
                 name: program.clone(),
                 broker: Some(*broker),
                 queues: queues.clone(),
-                on_kernel,
                 ..Seen::default()
             };
             programs.insert(*pid, seen);
