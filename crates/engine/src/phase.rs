@@ -1,7 +1,7 @@
 //! What an engine does with its time: it works, looks for packets in vain, or sleeps.
 //!
 //! The spans lie between the times that the engine is given anyway, one for each turn. So nothing reads the clock for this. A span
-//! counts as what its turn came to: the last turn before a sleep, a microsecond or so, counts as sleep.
+//! counts as what its turn came to: the last turn before a sleep, and the kernel's work for it, count as sleep.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
