@@ -72,7 +72,9 @@ fn without_a_terminal_each_program_engine_and_reason_has_a_line() {
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     let who = format!("dns/{}", server.process.pid());
-    let line = |begin: String| text.lines().find(|line| line.starts_with(&begin)).unwrap_or_else(|| panic!("{text}"));
+    let line = |begin: String| {
+        text.lines().find(|line| line.starts_with(&begin)).unwrap_or_else(|| panic!("{text}"))
+    };
     assert!(line(format!("program {who} native: in ")).contains(", CPU "), "{text}");
     assert!(line(format!("engine {who} 0: busy ")).contains("%, asleep "), "{text}");
     assert!(line(format!("drop {who} dns_dropped_short_message: ")).ends_with(" so far"), "{text}");

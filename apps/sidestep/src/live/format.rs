@@ -42,9 +42,9 @@ mod tests {
 
     #[test]
     fn numbers_of_any_size_take_six_columns() {
-        let said = [0.0, 0.4, 9_999.0, 12_345.0, 999_499.0, 999_600.0, 4.56e6, 5e7, 1e12, f64::NAN, -1.0].map(rate);
-        let expected =
-            ["0", "0", "9999", "12.3k", "999k", "1.00M", "4.56M", "50.0M", "1.00T", "0", "0"];
+        let said =
+            [0.0, 0.4, 9_999.0, 12_345.0, 999_499.0, 999_600.0, 4.56e6, 5e7, 1e12, f64::NAN, -1.0].map(rate);
+        let expected = ["0", "0", "9999", "12.3k", "999k", "1.00M", "4.56M", "50.0M", "1.00T", "0", "0"];
         assert_eq!(said, expected);
         assert!((0..60).all(|bits| rate((1u64 << bits) as f64).len() <= 6));
     }

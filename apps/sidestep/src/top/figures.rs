@@ -271,9 +271,8 @@ fn gains<'c>(
     new: &'c [Count],
     span: Duration,
 ) -> impl Iterator<Item = (String, f64)> + 'c {
-    new.iter().map(move |(name, count)| {
-        (name.clone(), per_second(old.map(|old| value(old, name)), *count, span))
-    })
+    new.iter()
+        .map(move |(name, count)| (name.clone(), per_second(old.map(|old| value(old, name)), *count, span)))
 }
 
 /// A counter that began anew has no rate, nor has one that was not there before.

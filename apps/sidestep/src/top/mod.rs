@@ -89,7 +89,9 @@ impl Top {
         match self.which.pid {
             _ if !look.is_of_nobody() => Ok(look),
             _ if !look.failures().is_empty() => anyhow::bail!(look.failures().join("; ")),
-            Some(pid) => anyhow::bail!("no Sidestep program {pid} and no `sidestep run` {pid} is running here"),
+            Some(pid) => {
+                anyhow::bail!("no Sidestep program {pid} and no `sidestep run` {pid} is running here")
+            }
             None => anyhow::bail!("no Sidestep program is running here"),
         }
     }
@@ -141,7 +143,14 @@ fn on_terminal(options: &Top) -> anyhow::Result<()> {
     };
     // It ends with the process: it may be waiting for a program that does not answer.
     std::thread::Builder::new().name("looks".to_owned()).spawn(gather).context("starting a thread")?;
-    show(&mut Screen { feed, wish, interval, base: None, figures: Figures::default(), choice: options.choice() })
+    show(&mut Screen {
+        feed,
+        wish,
+        interval,
+        base: None,
+        figures: Figures::default(),
+        choice: options.choice(),
+    })
 }
 
 /// The view.

@@ -83,7 +83,9 @@ fn footer(choice: &Choice) -> Line<'static> {
 fn engine_lines(programs: &[&Program], area: Rect) -> Vec<Line<'static>> {
     let of_program = |program: &&Program| -> Vec<(String, Engine)> {
         let engines = program.engines.iter().enumerate();
-        engines.map(|(number, engine)| (format!("{}/{} {number}", program.name, program.pid), *engine)).collect()
+        engines
+            .map(|(number, engine)| (format!("{}/{} {number}", program.name, program.pid), *engine))
+            .collect()
     };
     let engines: Vec<(String, Engine)> = programs.iter().flat_map(of_program).collect();
     let columns = if engines.len() > ENGINES_IN_COLUMN && area.width >= TWO_COLUMNS { 2 } else { 1 };
@@ -178,7 +180,8 @@ fn panel_lines(program: &Program, figures: &Figures, choice: &Choice, area: Rect
     lines.extend(program.drops.iter().map(|drop| drop_words(drop).into()));
     // The interfaces have the last lines, if there are any.
     let interfaces = figures.interfaces.iter().filter(|interface| !interface.rates.is_empty());
-    let interfaces: Vec<Line<'static>> = interfaces.map(|interface| interface_words(interface).into()).collect();
+    let interfaces: Vec<Line<'static>> =
+        interfaces.map(|interface| interface_words(interface).into()).collect();
     lines.truncate(usize::from(area.height).saturating_sub(interfaces.len()).max(2));
     lines.extend(interfaces);
     lines
@@ -262,17 +265,23 @@ mod tests {
     fn eighty_columns_have_engines_programs_and_the_drops_of_the_selected_one() {
         let screen = screen(80, 24, &two(), &Choice::default());
         assert_eq!(screen[0], "sidestep top  2 programs, 2 engines  busy spinning asleep");
-        let bar = format!("{:<20}[{}{}{}]  31.0%  12.0%  57.0%", "dns/1476 0", "|".repeat(11), ":".repeat(4), " ".repeat(20));
-        assert_eq!(screen[1], bar);
-        assert_eq!(
-            screen[3],
-            "    PID PROGRAM           IN/s   OUT/s   CPU%  CONNS DROPS/s QUEUES"
+        let bar = format!(
+            "{:<20}[{}{}{}]  31.0%  12.0%  57.0%",
+            "dns/1476 0",
+            "|".repeat(11),
+            ":".repeat(4),
+            " ".repeat(20)
         );
+        assert_eq!(screen[1], bar);
+        assert_eq!(screen[3], "    PID PROGRAM           IN/s   OUT/s   CPU%  CONNS DROPS/s QUEUES");
         assert_eq!(screen[4], "   1476 dns              52.1k   52.1k   43.1     64      12 native");
         assert_eq!(screen[5], "      7 nginx                0       0   43.1     64       0 native");
         let below = screen.join("\n");
         assert!(below.contains("dns/1476 drops\n"), "{below}");
-        assert!(below.contains("dropped_udp_length                            12/s         1203 so far"), "{below}");
+        assert!(
+            below.contains("dropped_udp_length                            12/s         1203 so far"),
+            "{below}"
+        );
         assert!(below.contains("eth0: redirected 52.1k/s\n"), "{below}");
         assert_eq!(screen[23], "↑↓ select  Enter sockets  s order: packets  q quit");
     }
@@ -304,7 +313,8 @@ mod tests {
 
     #[test]
     fn the_selected_program_is_on_the_screen_however_many_there_are() {
-        let programs = (1..=100).map(|pid| Program { packets_in: 0.0, packets_out: 0.0, ..program(pid, "p") });
+        let programs =
+            (1..=100).map(|pid| Program { packets_in: 0.0, packets_out: 0.0, ..program(pid, "p") });
         let figures = Figures { programs: programs.collect(), ..Figures::default() };
         let choice = Choice { selected: Some(100), ..Choice::default() };
         let text = screen(80, 24, &figures, &choice).join("\n");
@@ -322,15 +332,24 @@ mod tests {
             }
         }
         let narrow = screen(40, 10, &two(), &Choice::default());
-        assert!(narrow.iter().any(|line| line.starts_with("   1476 dns              52.1k   52.1k")), "{narrow:?}");
+        assert!(
+            narrow.iter().any(|line| line.starts_with("   1476 dns              52.1k   52.1k")),
+            "{narrow:?}"
+        );
     }
 
     #[test]
     fn a_program_that_does_not_answer_says_so_and_nobody_is_said_too() {
         let silent = Program { silent: Some("it does not answer".to_owned()), ..program(7, "nginx") };
         let figures = Figures { programs: vec![silent], ..Figures::default() };
-        assert!(screen(80, 24, &figures, &Choice::default()).contains(&"      7 nginx          it does not answer".to_owned()));
+        assert!(
+            screen(80, 24, &figures, &Choice::default())
+                .contains(&"      7 nginx          it does not answer".to_owned())
+        );
         let nobody = screen(80, 24, &Figures::default(), &Choice::default());
-        assert!(nobody.iter().any(|line| line.starts_with("No Sidestep program is running here")), "{nobody:?}");
+        assert!(
+            nobody.iter().any(|line| line.starts_with("No Sidestep program is running here")),
+            "{nobody:?}"
+        );
     }
 }

@@ -30,7 +30,11 @@ fn of_program(text: &mut String, program: &Program) {
     }
     let [packets_in, packets_out, drops] =
         [program.packets_in, program.packets_out, program.drop_rate()].map(rate);
-    let _ = write!(text, "program {who} {}: in {packets_in}/s, out {packets_out}/s, drops {drops}/s", program.place);
+    let _ = write!(
+        text,
+        "program {who} {}: in {packets_in}/s, out {packets_out}/s, drops {drops}/s",
+        program.place
+    );
     if let Some(cpu) = program.cpu {
         let _ = write!(text, ", CPU {}", percent(cpu));
     }

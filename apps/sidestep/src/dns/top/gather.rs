@@ -103,7 +103,9 @@ impl Gatherer {
             return Ok(Ok(Session { name, parts, is_over: false }));
         }
         Ok(Err(if answering.name == resolve::NAME {
-            format!("{name} is a resolver, whose answers no capture sees: `sidestep dns stats` has its counters, and query-log its answers")
+            format!(
+                "{name} is a resolver, whose answers no capture sees: `sidestep dns stats` has its counters, and query-log its answers"
+            )
         } else {
             format!("{name} has no engines to capture at")
         }))

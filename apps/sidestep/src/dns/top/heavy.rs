@@ -225,7 +225,10 @@ mod tests {
             assert!(hits.len() <= capacity, "seed {seed}");
             for Hit { key, at_least, at_most } in &hits {
                 let share = counts[key] / total;
-                assert!(at_least - 1e-9 <= share && share <= at_most + 1e-9, "seed {seed}: {at_least} {share} {at_most}");
+                assert!(
+                    at_least - 1e-9 <= share && share <= at_most + 1e-9,
+                    "seed {seed}: {at_least} {share} {at_most}"
+                );
                 assert!(at_most - at_least <= 1.0 / capacity as f64 + 1e-9, "seed {seed}");
             }
             for (key, _) in counts.iter().filter(|(_, count)| **count > total / capacity as f64) {

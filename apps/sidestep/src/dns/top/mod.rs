@@ -132,7 +132,8 @@ fn text(figures: &Figures, lines: usize) -> String {
     text.push('\n');
     let mut add = |kind: &str, list: &List| {
         for hit in list.iter().take(lines) {
-            let _ = writeln!(text, "{kind} {} {} {}/s", hit.key, share(hit), rate(hit.at_least * figures.rate));
+            let _ =
+                writeln!(text, "{kind} {} {} {}/s", hit.key, share(hit), rate(hit.at_least * figures.rate));
         }
     };
     add("name", &figures.names);
@@ -219,7 +220,11 @@ mod tests {
             programs: vec!["dns/7".to_owned()],
             rate: 200.0,
             seen: 0.5,
-            names: vec![hit("a.example.", 0.5, 0.5), hit("b.example.", 0.25, 0.5), hit("c.example.", 0.1, 0.1)],
+            names: vec![
+                hit("a.example.", 0.5, 0.5),
+                hit("b.example.", 0.25, 0.5),
+                hit("c.example.", 0.1, 0.1),
+            ],
             codes: vec![hit("NOERROR", 1.0, 1.0)],
             ..Figures::default()
         };

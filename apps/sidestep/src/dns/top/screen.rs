@@ -72,7 +72,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, figures: &Figures, choice: &Choice) {
     ])
     .areas(area);
     frame.render_widget(heading(figures), head);
-    let kind_lines = [kinds_line("types", &figures.types), kinds_line("codes", &figures.codes), Line::default()];
+    let kind_lines =
+        [kinds_line("types", &figures.types), kinds_line("codes", &figures.codes), Line::default()];
     frame.render_widget(Paragraph::new(kind_lines.to_vec()), kinds);
     for (chosen, area) in places(lists, choice) {
         let is_chosen = chosen == choice.list;
@@ -97,10 +98,8 @@ fn places(area: Rect, choice: &Choice) -> Vec<(Chosen, Rect)> {
 }
 
 fn heading(figures: &Figures) -> Line<'static> {
-    let mut spans = vec![
-        "sidestep dns top".bold(),
-        format!("  {} answers/s over UDP", rate(figures.rate)).into(),
-    ];
+    let mut spans =
+        vec!["sidestep dns top".bold(), format!("  {} answers/s over UDP", rate(figures.rate)).into()];
     if figures.seen < 1.0 - EXACT {
         spans.push(format!(", {} of them seen", percent(figures.seen)).yellow());
     }
@@ -115,7 +114,9 @@ fn heading(figures: &Figures) -> Line<'static> {
 
 fn kinds_line(title: &str, list: &List) -> Line<'static> {
     let mut spans = vec![format!("{title}  ").bold()];
-    spans.extend(list.iter().flat_map(|hit| [format!("{} ", hit.key).cyan(), format!("{}  ", share(hit)).into()]));
+    spans.extend(
+        list.iter().flat_map(|hit| [format!("{} ", hit.key).cyan(), format!("{}  ", share(hit)).into()]),
+    );
     spans.into()
 }
 
@@ -170,7 +171,10 @@ mod tests {
             programs: vec!["dns/1476".to_owned()],
             rate: 52_110.0,
             seen: 0.384,
-            names: vec![hit("www.example.org.", 0.5, 0.5), hit(&format!("{}.example.org.", "x".repeat(60)), 0.021, 0.03)],
+            names: vec![
+                hit("www.example.org.", 0.5, 0.5),
+                hit(&format!("{}.example.org.", "x".repeat(60)), 0.021, 0.03),
+            ],
             above: vec![hit("example.org.", 0.9, 0.9)],
             clients: vec![hit("2001:db8::1", 0.25, 0.25)],
             types: vec![hit("A", 0.7, 0.7), hit("AAAA", 0.3, 0.3)],
@@ -225,7 +229,8 @@ mod tests {
 
     #[test]
     fn a_resolver_is_refused_with_the_reason() {
-        let refused = Figures { programs: Vec::new(), refused: vec!["resolver/1 is".to_owned()], ..figures() };
+        let refused =
+            Figures { programs: Vec::new(), refused: vec!["resolver/1 is".to_owned()], ..figures() };
         assert!(screen(80, 24, &refused, &Choice::default())[0].contains("resolver/1 is"));
         assert!(screen(80, 24, &Figures::default(), &Choice::default())[0].ends_with("waiting for a server"));
     }

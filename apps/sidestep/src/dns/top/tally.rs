@@ -219,6 +219,9 @@ mod tests {
             let name = NameBuf::from_text(name.as_bytes(), Some(Name::ROOT)).unwrap();
             text(above(name.as_name().as_bytes(), labels))
         };
-        assert_eq!([of("a.b.c.d", 2), of("a", 2), of(".", 2), of("a.b.c.d", 3), of("a.b", 0)], ["c.d.", "a.", ".", "b.c.d.", "."]);
+        assert_eq!(
+            [of("a.b.c.d", 2), of("a", 2), of(".", 2), of("a.b.c.d", 3), of("a.b", 0)],
+            ["c.d.", "a.", ".", "b.c.d.", "."]
+        );
     }
 }
