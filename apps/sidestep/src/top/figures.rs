@@ -134,7 +134,7 @@ fn program(old: Option<&Seen>, new: &Seen, span: Duration) -> Program {
 
 fn place(seen: &Seen) -> String {
     if seen.broker.is_none() {
-        return if seen.name.is_empty() { "?" } else { "native" }.to_owned();
+        return "native".to_owned();
     }
     let of = |(interface, queues): &(String, Vec<u16>)| {
         let numbers: Vec<String> = queues.iter().map(u16::to_string).collect();

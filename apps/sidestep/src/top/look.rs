@@ -152,6 +152,9 @@ impl Looker {
         for seen in &mut programs {
             let engines = seen.counters.as_ref().map_or(0, |counters| counters.engines.len());
             seen.cpu = CpuTimes::of(seen.pid, engines);
+            if seen.name.is_empty() {
+                seen.name = command_of(seen.pid);
+            }
         }
         let is_meant = |it: &SeenInterface| only.is_none_or(|only| it.broker == only);
         let interfaces = interfaces.into_iter().filter(is_meant).collect();
@@ -263,6 +266,12 @@ fn take(mut answer: Answer, mut wants_more: impl FnMut(Reply) -> bool) -> Result
         }
     }
     Ok(())
+}
+
+/// What the kernel calls a process that has never answered (proc(5)). It may have called itself anything.
+fn command_of(pid: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim_end().replace(char::is_control, "?")
 }
 
 fn is_alive(pid: u32) -> bool {
