@@ -1,6 +1,6 @@
 //! Numbers and words in few columns.
 
-/// A number a second, or any other, in at most six columns: `0`, `9999`, `12.3k`, `4.56M`.
+/// A number a second, or any other, in at most five columns: `0`, `9999`, `12.3k`, `4.56M`.
 pub(crate) fn rate(number: f64) -> String {
     const UNITS: [&str; 5] = ["k", "M", "G", "T", "P"];
     if number.is_nan() || number < 9_999.5 {
@@ -41,12 +41,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_any_size_take_six_columns() {
+    fn numbers_of_any_size_take_five_columns() {
         let said =
             [0.0, 0.4, 9_999.0, 12_345.0, 999_499.0, 999_600.0, 4.56e6, 5e7, 1e12, f64::NAN, -1.0].map(rate);
         let expected = ["0", "0", "9999", "12.3k", "999k", "1.00M", "4.56M", "50.0M", "1.00T", "0", "0"];
         assert_eq!(said, expected);
-        assert!((0..60).all(|bits| rate((1u64 << bits) as f64).len() <= 6));
+        assert!((0..60).all(|bits| rate((1u64 << bits) as f64).len() <= 5));
     }
 
     #[test]

@@ -100,7 +100,7 @@ fn engine_lines(programs: &[&Program], area: Rect) -> Vec<Line<'static>> {
         .collect();
     let hidden = engines.len().saturating_sub(shown * columns);
     if hidden > 0 && room > 0 {
-        text.push(format!("and {} more", count(hidden, "engine")).dark_gray().into());
+        text.push(format!("and {hidden} more engines").dark_gray().into());
     }
     text
 }
@@ -214,15 +214,14 @@ fn socket_lines(who: &str, sockets: Option<&Sockets>, area: Rect) -> Vec<Line<'s
     lines
 }
 
-const SOCKET_HEADING: &str =
-    "Netid State      Recv-Q Send-Q Local Address:Port     Peer Address:Port      octets/s";
+const SOCKET_HEADING: &str = "Netid State      Recv-Q Send-Q OCT/S Local Address:Port    Peer Address:Port";
 
-/// A socket in the columns of ss(8), with the octets that it moved a second.
+/// A socket in the columns of ss(8), with the octets that it moved a second. Addresses are last: those of IPv6 may be long.
 pub(super) fn socket_words(socket: &SocketReport, moved: f64) -> String {
     let SocketReport { protocol, state, recv_q, send_q, local, remote, .. } = socket;
-    let [recv_q, send_q] = [*recv_q, *send_q].map(|octets| rate(octets as f64));
+    let [recv_q, send_q, moved] = [*recv_q as f64, *send_q as f64, moved].map(rate);
     let (local, peer) = (local.to_string(), remote.map_or_else(|| "*".to_owned(), |peer| peer.to_string()));
-    format!("{protocol:<5} {state:<10} {recv_q:>6} {send_q:>6} {local:<22} {peer:<22} {:>6}", rate(moved))
+    format!("{protocol:<5} {state:<10} {recv_q:>6} {send_q:>6} {moved:>5} {local:<21} {peer}")
 }
 
 #[cfg(test)]
@@ -270,7 +269,7 @@ mod tests {
             "dns/1476 0",
             "|".repeat(11),
             ":".repeat(4),
-            " ".repeat(20)
+            " ".repeat(21)
         );
         assert_eq!(screen[1], bar);
         assert_eq!(screen[3], "    PID PROGRAM           IN/s   OUT/s   CPU%  CONNS DROPS/s QUEUES");
@@ -306,7 +305,7 @@ mod tests {
         let choice = Choice { selected: Some(1476), shows_sockets: true, ..Choice::default() };
         let text = screen(80, 24, &figures, &choice).join("\n");
         assert!(text.contains("sockets of dns/1476, the first 1\n"), "{text}");
-        let line = "tcp   ESTAB           0  20.0k 192.0.2.1:80           192.0.2.2:39214         1.50M\n";
+        let line = "tcp   ESTAB           0  20.0k 1.50M 192.0.2.1:80          192.0.2.2:39214\n";
         assert!(text.contains(line), "{text}");
         assert!(!text.contains("dropped_udp_length"), "{text}");
     }
