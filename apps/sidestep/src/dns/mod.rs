@@ -70,6 +70,7 @@ mod resolve;
 mod secondary;
 mod serial;
 mod service;
+mod sharing;
 mod signing;
 mod stats;
 mod store;
