@@ -4,7 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-cargo build --quiet --package sidestep --package preload --bins --lib
+cargo build --quiet --package sidestep --bins
+cargo build --quiet --package preload
 target="${CARGO_TARGET_DIR:-$PWD/target}/debug"
 export SIDESTEP_PRELOAD="$target/libsidestep_preload.so"
 scratch=$(mktemp -d)
@@ -22,7 +23,10 @@ finish() {
 trap finish EXIT
 
 # at NAMESPACE COMMAND...: starts it in the background.
-at() { ip netns exec "$@" >>"$scratch/log" 2>&1 & started+=($!); }
+at() {
+    ip netns exec "$@" >>"$scratch/log" 2>&1 &
+    started+=($!)
+}
 # until_true COMMAND...: waits until it succeeds, for a minute at most.
 until_true() {
     for _ in $(seq 600); do
@@ -53,10 +57,12 @@ events { worker_connections 256; }
 http { access_log off; server { listen 80; root $scratch/www; } }
 CONF
 at "$server" "$target/sidestep" run --device eth0 -- nginx -c "$scratch/nginx.conf"
+run=$!
 at "$server" "$target/sidestep" dns serve --user root --cores 0 --zone specs/zones/example.com.zone
+dns=$!
 until_true ip netns exec "$client" curl -sf http://10.53.0.1/
 until_true ip netns exec "$server" "$target/sidestep" dns query @127.0.0.1 -p 5300 www.example.com
-dns=$(pgrep -f "^$target/sidestep dns serve --user root --cores 0" -n)
+worker=$(pgrep -P "$(pgrep -P "$run" nginx)")
 
 at "$client" wrk -t 1 -c 8 -d 60 http://10.53.0.1/
 {
@@ -66,6 +72,5 @@ at "$client" wrk -t 1 -c 8 -d 60 http://10.53.0.1/
 } >"$scratch/names"
 at "$server" "$target/sidestep" gun dns 127.0.0.1:5300 --names "$scratch/names" --order random --rate 8k --duration 60s
 sleep 3
-worker=$(pgrep -f "nginx: worker process" -n)
 "$target/sidestep" top --interval 2 --sockets "$worker" --svg docs/top.svg
 "$target/sidestep" dns top --interval 3 --pid "$dns" --svg docs/dns/top.svg
