@@ -54,7 +54,7 @@ worker_processes 1;
 pid $scratch/nginx.pid;
 error_log $scratch/error.log;
 events { worker_connections 256; }
-http { access_log off; server { listen 80; root $scratch/www; } }
+http { access_log off; keepalive_requests 100000000; server { listen 80; root $scratch/www; } }
 CONF
 at "$server" "$target/sidestep" run --device eth0 -- nginx -c "$scratch/nginx.conf"
 run=$!

@@ -252,9 +252,11 @@ fn of_sockets(old: Option<&Seen>, new: &[SocketReport], span: Duration) -> Socke
     let key = |socket: &SocketReport| (socket.engine, socket.id.clone());
     let before: BTreeMap<_, u64> =
         old.unwrap_or_default().iter().filter_map(|socket| Some((key(socket), moved(socket)?))).collect();
-    let rate_of = |socket: &SocketReport| match (moved(socket), before.get(&key(socket))) {
-        (Some(now), Some(before)) => per_second(Some(*before), now, span),
-        _ => 0.0,
+    // A connection that was not there yet has moved all of its octets since, if all were read that were there.
+    let of_new = old.filter(|old| old.len() < SOCKETS_MAX).map(|_| 0);
+    let rate_of = |socket: &SocketReport| {
+        let before = before.get(&key(socket)).copied().or(of_new);
+        moved(socket).map_or(0.0, |now| per_second(before, now, span))
     };
     let mut sockets: Vec<(SocketReport, f64)> =
         new.iter().map(|socket| (socket.clone(), rate_of(socket))).collect();
@@ -408,7 +410,7 @@ mod tests {
         let new = with(vec![listener, socket("0.1", 1500), socket("1.1", 5050), socket("2.1", 9000)]);
         let sockets = between(old, new).sockets.unwrap();
         let ids: Vec<_> = sockets.sockets.iter().map(|(it, rate)| (it.id.as_deref(), *rate)).collect();
-        let expected = [(Some("1.1"), 5000.0), (Some("0.1"), 500.0), (Some("2.1"), 0.0), (None, 0.0)];
+        let expected = [(Some("2.1"), 9000.0), (Some("1.1"), 5000.0), (Some("0.1"), 500.0), (None, 0.0)];
         assert_eq!(ids, expected);
         assert!(!sockets.is_cut);
     }
