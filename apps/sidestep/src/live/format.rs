@@ -3,10 +3,11 @@
 /// A number a second, or any other, in at most five columns: `0`, `9999`, `12.3k`, `4.56M`.
 pub(crate) fn rate(number: f64) -> String {
     const UNITS: [&str; 5] = ["k", "M", "G", "T", "P"];
-    if number.is_nan() || number < 9_999.5 {
-        return format!("{:.0}", number.max(0.0));
+    // Neither what is no number nor a negative zero, which is the sum of nothing.
+    let mut number = if number > 0.0 { number } else { 0.0 };
+    if number < 9_999.5 {
+        return format!("{number:.0}");
     }
-    let mut number = number;
     let mut unit = "";
     for next in UNITS {
         number /= 1000.0;
@@ -24,7 +25,7 @@ pub(crate) fn rate(number: f64) -> String {
 
 /// A share of one, in per cent with one digit.
 pub(crate) fn percent(share: f64) -> String {
-    format!("{:.1}%", if share.is_finite() { share * 100.0 } else { 0.0 })
+    format!("{:.1}%", if share.is_finite() && share > 0.0 { share * 100.0 } else { 0.0 })
 }
 
 /// At most so many characters; what is cut ends in a dot.
@@ -43,8 +44,9 @@ mod tests {
     #[test]
     fn numbers_of_any_size_take_five_columns() {
         let said =
-            [0.0, 0.4, 9_999.0, 12_345.0, 999_499.0, 999_600.0, 4.56e6, 5e7, 1e12, f64::NAN, -1.0].map(rate);
-        let expected = ["0", "0", "9999", "12.3k", "999k", "1.00M", "4.56M", "50.0M", "1.00T", "0", "0"];
+            [0.0, 0.4, 9_999.0, 12_345.0, 999_499.0, 999_600.0, 4.56e6, 5e7, 1e12, f64::NAN, -1.0, -0.0]
+                .map(rate);
+        let expected = ["0", "0", "9999", "12.3k", "999k", "1.00M", "4.56M", "50.0M", "1.00T", "0", "0", "0"];
         assert_eq!(said, expected);
         assert!((0..60).all(|bits| rate((1u64 << bits) as f64).len() <= 5));
     }
@@ -56,6 +58,6 @@ mod tests {
 
     #[test]
     fn shares_of_nothing_are_none() {
-        assert_eq!([percent(0.1234), percent(f64::NAN), percent(1.0)], ["12.3%", "0.0%", "100.0%"]);
+        assert_eq!([0.1234, f64::NAN, -0.0, 1.0].map(percent), ["12.3%", "0.0%", "0.0%", "100.0%"]);
     }
 }
