@@ -189,7 +189,7 @@ mod tests {
     fn time_counts_as_work_until_the_driver_looks_again_or_sleeps() {
         let (engine, handle, _) = engine();
         let mut engine = engine.lock().unwrap();
-        let at = |micros| Instant::from_nanos(1000 * micros);
+        let at = |micros: u64| Instant::from_nanos(1000 * micros);
         engine.poll(at(1000));
         engine.poll(at(1010));
         engine.look_again();
