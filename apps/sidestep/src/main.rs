@@ -7,12 +7,14 @@ mod dns;
 mod doctor;
 mod generate;
 mod gun;
+mod live;
 mod logging;
 mod observe;
 mod output;
 mod run;
 mod status;
 mod systemd;
+mod top;
 
 use std::process::ExitCode;
 
@@ -40,8 +42,10 @@ enum Command {
     Run(run::Options),
     /// Show the programs under `sidestep run`, which of their sockets are accelerated, and why the others are not.
     Status(status::Status),
-    /// Show the status every second, with packet rates.
-    Top(status::Top),
+    /// Show what runs just now, as htop does: programs, how engines spend their time, packets, connections, drops and sockets.
+    ///
+    /// Arrows select a program, Enter shows its sockets, s changes the order, q quits. Without a terminal, lines are printed.
+    Top(top::Top),
     /// List the sockets of running Sidestep programs, as `ss -tin` lists the kernel's sockets.
     ///
     /// Each connection has a second line in the words of ss(8): congestion control, timers, windows, counts. Windows and
@@ -84,7 +88,7 @@ fn main() -> ExitCode {
         Command::Dns { command } => dns::run(command),
         Command::Run(options) => run::run(&options),
         Command::Status(options) => status::run(&options),
-        Command::Top(options) => status::top(&options),
+        Command::Top(options) => top::run(&options),
         Command::Sockets(options) => observe::sockets(&options),
         Command::Counters(options) => observe::counters(&options),
         Command::Metrics(options) => observe::metrics(&options),

@@ -7,6 +7,7 @@ use wire::DropReason;
 
 use crate::Role;
 use crate::handle::DeviceId;
+use crate::phase::PhaseTimes;
 
 /// Counts of one engine.
 #[derive(Debug)]
@@ -15,6 +16,7 @@ pub struct EngineCounters {
     replies: AtomicU64,
     unsent: AtomicU64,
     sleeps: AtomicU64,
+    times: PhaseTimes,
     dropped: [AtomicU64; DropReason::ALL.len()],
 }
 
@@ -26,6 +28,7 @@ impl Default for EngineCounters {
             replies: zero(),
             unsent: zero(),
             sleeps: zero(),
+            times: PhaseTimes::default(),
             dropped: std::array::from_fn(|_| zero()),
         }
     }
@@ -49,7 +52,11 @@ impl EngineCounters {
         add(&self.sleeps, 1);
     }
 
-    /// Name and value of each count; of the reasons for drops, those that occurred.
+    pub(crate) fn times(&self) -> &PhaseTimes {
+        &self.times
+    }
+
+    /// Name and value of each count, and the nanoseconds that the engine was busy, looked for packets in vain, and slept; of the reasons for drops, those that occurred.
     pub fn named(&self) -> Vec<(String, u64)> {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let mut named = vec![
@@ -58,6 +65,7 @@ impl EngineCounters {
             ("replies_unsent".to_owned(), read(&self.unsent)),
             ("sleeps".to_owned(), read(&self.sleeps)),
         ];
+        named.extend(self.times.named().map(|(name, value)| (name.to_owned(), value)));
         let drops = DropReason::ALL
             .map(|reason| (format!("dropped_{}", reason.name()), read(&self.dropped[reason.index()])));
         named.extend(drops.into_iter().filter(|(_, value)| *value != 0));

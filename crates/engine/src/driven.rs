@@ -8,6 +8,7 @@ use device::Device;
 use stack::{LinkId, Stack};
 
 use crate::host::Host;
+use crate::phase::Phase;
 use crate::sleeper::Sleeper;
 use crate::{
     Application, Config, DeviceId, DeviceReports, Engine, EngineHandle, Role, UdpResponder, random_secret,
@@ -90,6 +91,7 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
     /// Carries out what the handle asked for, without a turn, and lets go of taps that are over.
     pub fn obey(&mut self, now: Instant) {
         self.start_once(now);
+        self.phases.advance(now, self.counters.times());
         self.obey_commands(now); // Whoever drives it decides when it ends.
         self.devices.taps.forget_those_over();
     }
@@ -121,7 +123,18 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
         let mut borrowed = Vec::new();
         let sleep = self.devices.prepare_sleep(&self.counters, timers, now, &mut borrowed);
         fds.extend(borrowed.iter().map(AsRawFd::as_raw_fd));
+        self.phases.set(if sleep == Sleep::Busy { Phase::Busy } else { Phase::Asleep });
         sleep
+    }
+
+    /// The driver sleeps by itself: another thread watches the devices.
+    pub fn rest(&mut self) {
+        self.phases.set(Phase::Asleep);
+    }
+
+    /// The driver has nothing else to do, and looks for packets again at once: until the next turn, the engine spins.
+    pub fn look_again(&mut self) {
+        self.phases.set(Phase::Spinning);
     }
 }
 
@@ -170,6 +183,27 @@ mod tests {
         handle.with_stack(|stack, _| stack.set_link(LinkId(3), stack::Link::default(), Instant::ZERO));
         assert_eq!(nudging.ask_stack(|stack, _| stack.listeners().count()), Some(0));
         assert!(nudging.device_reports().present.is_empty());
+    }
+
+    #[test]
+    fn time_counts_as_work_until_the_driver_looks_again_or_sleeps() {
+        let (engine, handle, _) = engine();
+        let mut engine = engine.lock().unwrap();
+        let at = |micros: u64| Instant::from_nanos(1000 * micros);
+        engine.poll(at(1000));
+        engine.poll(at(1010));
+        engine.look_again();
+        engine.poll(at(1030));
+        assert_eq!(engine.prepare_sleep(at(1031), &mut Vec::new()), Sleep::Descriptors);
+        engine.obey(at(1500));
+        engine.poll(at(2030));
+        engine.rest();
+        engine.poll(at(2031));
+        let counts = handle.counters().named();
+        let time = |name: &str| counts.iter().find(|(it, _)| it == name).map(|(_, nanos)| *nanos);
+        assert_eq!(time("busy_ns"), Some(10_000));
+        assert_eq!(time("spinning_ns"), Some(20_000));
+        assert_eq!(time("asleep_ns"), Some(1_001_000));
     }
 
     #[test]

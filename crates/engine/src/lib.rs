@@ -21,6 +21,7 @@ mod gathering;
 mod handle;
 mod host;
 mod link_layer;
+mod phase;
 mod responder;
 mod sleeper;
 mod tap;
@@ -40,6 +41,7 @@ pub use driven::Sleep;
 use handle::Command;
 pub use handle::{DeviceId, EngineHandle};
 use host::Host;
+use phase::{Phase, Phases};
 pub use responder::{Datagram, Echo, ReturnPath, Sender, UdpResponder};
 use sleeper::{Sleeper, Waker};
 pub use tap::{Direction, Tap};
@@ -111,6 +113,7 @@ pub struct Engine<R, A = NoApplication> {
     counters: Arc<EngineCounters>,
     turns: u32,
     started: bool,
+    phases: Phases,
     /// When a turn last had something to do.
     last_work: Instant,
     /// When it was told to stop.
@@ -162,6 +165,7 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
             counters,
             turns: 0,
             started: false,
+            phases: Phases::default(),
             last_work: Instant::ZERO,
             stopping: None,
         };
@@ -190,13 +194,14 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
     /// One round of [`Engine::run`], which is this in a loop: for simulations, which have a clock of their own. `now` must not
     /// go back from call to call.
     pub fn step(&mut self, now: Instant) -> Step {
-        self.start_once(now);
+        self.begin_round(now);
         if self.obey_commands(now) && self.stopping.is_none() {
             self.stopping = Some(now);
             self.host.iter_mut().for_each(|host| host.stop(now));
         }
         let idle_long = now.since(self.last_work) >= self.config.spin;
         let worked = self.turn(now, idle_long || self.stopping.is_some());
+        self.phases.set(if worked > 0 { Phase::Busy } else { Phase::Spinning });
         if worked > 0 {
             self.last_work = now;
         }
@@ -217,14 +222,24 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
 
     /// For whoever drives an engine without a thread for it: carries out what the handle asked for, and one turn over all
     /// devices. Returns how much was done. `now` must not go back from call to call.
+    ///
+    /// What follows counts as work, until [`Engine::look_again`], [`Engine::rest`] or [`Engine::prepare_sleep`] says otherwise.
     pub fn poll(&mut self, now: Instant) -> usize {
-        self.start_once(now);
+        self.begin_round(now);
+        self.phases.set(Phase::Busy);
         self.obey_commands(now);
         self.turn(now, true)
     }
 
+    /// The time until `now` is counted, and the engine starts if it has not yet.
+    fn begin_round(&mut self, now: Instant) {
+        self.start_once(now);
+        self.phases.advance(now, self.counters.times());
+    }
+
     fn start_once(&mut self, now: Instant) {
         if !std::mem::replace(&mut self.started, true) {
+            self.phases.start(now);
             self.host.iter_mut().for_each(|host| host.start(now));
         }
     }
@@ -274,6 +289,7 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
             Sleep::Descriptors => None,
             Sleep::Until(at) => Some(at.since(now)),
         };
+        self.phases.set(Phase::Asleep);
         self.sleeper.sleep(&fds, timeout);
     }
 }

@@ -8,6 +8,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+
 use crate::directory::{directories, process_of};
 use crate::protocol::{CHANGE_MAX, Decoder, Message, ProtocolError, Reply, Request, write_json};
 
@@ -136,6 +138,8 @@ pub struct Connection {
     path: PathBuf,
     /// Its process id, by the path of its socket.
     process: Option<u32>,
+    /// How long it may take to answer, and for a part of its answer, if less than otherwise.
+    limit: Option<Duration>,
 }
 
 /// The program that answers.
@@ -151,10 +155,10 @@ pub struct Answering {
 
 impl Connection {
     fn open(path: &Path) -> io::Result<Connection> {
-        let stream = UnixStream::connect(path)?;
+        let stream = connect_now(path)?;
         stream.set_read_timeout(Some(SILENCE))?;
         stream.set_write_timeout(Some(SILENCE))?;
-        Ok(Connection { stream, path: path.to_owned(), process: None })
+        Ok(Connection { stream, path: path.to_owned(), process: None, limit: None })
     }
 
     /// The path of its control socket.
@@ -162,11 +166,25 @@ impl Connection {
         &self.path
     }
 
+    /// Its process id, by the path of its socket, if it was found in a directory of sockets.
+    pub fn process(&self) -> Option<u32> {
+        self.process
+    }
+
+    /// With no more time for the answer to begin, and for each part of it, than `limit`.
+    pub fn within(self, limit: Duration) -> Connection {
+        Connection { limit: Some(limit), ..self }
+    }
+
     /// Sends the request. The first part of the answer identifies the program. If its socket was found in the directory of sockets, the
     /// process id in the path counts, not what the program claims.
     pub fn ask(self, request: &Request) -> Result<(Answering, Answer), ClientError> {
         let mut octets = Vec::new();
         write_json(&mut octets, request)?;
+        let within = |time: Duration| self.limit.map_or(time, |limit| time.min(limit));
+        let is_change = matches!(request, Request::ChangeZone { .. });
+        let patience = within(if is_change { CHANGE_MAX } else { PATIENCE });
+        self.stream.set_read_timeout(Some(within(SILENCE)))?;
         match (&self.stream).write_all(&octets) {
             // A program that refuses the connection has said why.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
@@ -175,13 +193,22 @@ impl Connection {
         let mut answer = Answer { stream: self.stream, decoder: Decoder::default(), ready: VecDeque::new() };
         match answer.next_message()? {
             Some(Message::Reply(Reply::Program { pid, name, engines })) => {
-                let is_change = matches!(request, Request::ChangeZone { .. });
-                answer.stream.set_read_timeout(Some(if is_change { CHANGE_MAX } else { PATIENCE }))?;
+                answer.stream.set_read_timeout(Some(patience))?;
                 Ok((Answering { pid: self.process.unwrap_or(pid), name, engines }, answer))
             }
             _ => Err(ClientError::CutOff),
         }
     }
+}
+
+/// Connects without waiting for room in the queue of a program that has not accepted for long: it is stopped.
+fn connect_now(path: &Path) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
 }
 
 /// The parts of an answer.

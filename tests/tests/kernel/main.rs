@@ -1,6 +1,7 @@
 //! `sidestep dns` on kernel sockets: no privilege, nothing but the loopback interface.
 
 mod catalogs;
+mod dns_top;
 mod encrypted;
 mod encrypted_transfers;
 mod encrypted_zones;
@@ -25,4 +26,5 @@ mod reload;
 mod resolver;
 mod serving;
 mod tcp;
+mod top;
 mod updates;

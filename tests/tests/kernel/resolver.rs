@@ -11,14 +11,14 @@ use tests::{Dig, Serving, Transport, command};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-struct Resolver {
+pub(crate) struct Resolver {
     process: Child,
     address: SocketAddr,
-    directory: Directory,
+    pub(crate) directory: Directory,
 }
 
 /// A resolver at a free port, whose root is at an address of loopback where nobody listens.
-fn start(config: &str) -> Resolver {
+pub(crate) fn start(config: &str) -> Resolver {
     start_at("127.0.0.1:0", config)
 }
 

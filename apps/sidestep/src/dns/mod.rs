@@ -30,6 +30,7 @@
 //! | `zones.rs` | `sidestep dns zones`, `sidestep dns zone` |
 //! | `orders.rs` | what tools have done with single zones |
 //! | `stats.rs` | counters, over a Unix socket |
+//! | `top/` | `sidestep dns top`: what servers are asked just now |
 
 mod answer_log;
 mod audit;
@@ -75,6 +76,7 @@ mod stats;
 mod store;
 mod tcp;
 mod tcp_connection;
+mod top;
 mod transfers;
 mod updates;
 mod version;
@@ -117,6 +119,7 @@ pub(crate) enum Command {
     Import(import::Import),
     /// Print the counters of a running server or resolver.
     Stats(options::Stats),
+    Top(top::Top),
     /// Resolve names: a recursive resolver over UDP and TCP, and over TLS, HTTPS and QUIC with a certificate.
     ///
     /// It listens on 127.0.0.1 and ::1, port 5300, and answers this host alone, unless it is told otherwise: `dig @127.0.0.1 -p 5300`.
@@ -156,6 +159,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Keys(options) => keys::print(&options),
         Command::Key(command) => keys::change(&command),
         Command::Stats(options) => stats::print(&options),
+        Command::Top(options) => top::run(&options),
         Command::Resolve(options) => resolve::resolve(&options),
         Command::Query(options) => query::query(&options),
         Command::Audit(command) => audit::run(*command),

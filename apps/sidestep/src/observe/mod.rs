@@ -60,7 +60,7 @@ impl Which {
     }
 
     /// A connection to each; an error if there is none.
-    fn connections(&self) -> Result<Vec<Connection>, ClientError> {
+    pub(crate) fn connections(&self) -> Result<Vec<Connection>, ClientError> {
         connect(&self.wanted())
     }
 }
@@ -84,7 +84,7 @@ fn those_that_went_well<T>(outcomes: impl Iterator<Item = anyhow::Result<T>>) ->
 }
 
 /// The words of a filter on the command line as one text, checked to be a filter.
-fn filter_of(words: &[String]) -> anyhow::Result<String> {
+pub(crate) fn filter_of(words: &[String]) -> anyhow::Result<String> {
     let text = words.join(" ");
     text.parse::<Filter>()?;
     Ok(text)

@@ -1,10 +1,9 @@
-//! `sidestep status` and `sidestep top`: the programs under `sidestep run`, which sockets are accelerated, and why the others
+//! `sidestep status`: the programs under `sidestep run`, which sockets are accelerated, and why the others
 //! are not.
 
 mod process;
 mod socket;
 mod text;
-mod top;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -16,8 +15,7 @@ use serde::Serialize;
 use crate::output::{complain, to_stdout};
 
 use process::Process;
-pub(crate) use socket::serve;
-pub(crate) use top::{Top, run as top};
+pub(crate) use socket::{Answers, ask, serve};
 
 /// The options of `status`.
 #[derive(Args, Clone, Debug)]

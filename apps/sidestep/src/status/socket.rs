@@ -72,15 +72,15 @@ fn answer(mut stream: &UnixStream, reporter: &Reporter) -> io::Result<()> {
 
 /// The brokers' answers.
 #[derive(Default)]
-pub(super) struct Answers {
+pub(crate) struct Answers {
     /// Each with the broker's process id.
-    pub(super) reports: Vec<(u32, StatusReport)>,
+    pub(crate) reports: Vec<(u32, StatusReport)>,
     /// For each broker that did not answer: which one, and why.
-    pub(super) failures: Vec<String>,
+    pub(crate) failures: Vec<String>,
 }
 
 /// Asks all brokers of this user, or one of them. A broker that is stopped, or of another version, does not hide the others.
-pub(super) fn ask(pid: Option<u32>) -> Answers {
+pub(crate) fn ask(pid: Option<u32>) -> Answers {
     let mut answers = Answers::default();
     for path in observe::directories().iter().flat_map(|directory| sockets_in(directory)) {
         let process = process_of(&path).unwrap_or_default();
@@ -97,11 +97,6 @@ pub(super) fn ask(pid: Option<u32>) -> Answers {
 }
 
 impl Answers {
-    /// Whether no broker is running.
-    pub(super) fn is_of_nobody(&self) -> bool {
-        self.reports.is_empty() && self.failures.is_empty()
-    }
-
     /// The answers; an error if there are none.
     pub(super) fn unless_none(self, pid: Option<u32>) -> anyhow::Result<Answers> {
         match pid {

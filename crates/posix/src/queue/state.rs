@@ -44,6 +44,20 @@ impl Queue {
         self.runtime.as_mut().map(Runtime::stack)
     }
 
+    /// A call waits, has found nothing, and looks again at once.
+    pub(crate) fn note_spinning(&mut self) {
+        if let Some(runtime) = &mut self.runtime {
+            runtime.engine.look_again();
+        }
+    }
+
+    /// A call sleeps while another thread watches the devices.
+    pub(crate) fn note_resting(&mut self) {
+        if let Some(runtime) = &mut self.runtime {
+            runtime.engine.rest();
+        }
+    }
+
     /// Sends what is queued, without looking for more work.
     pub(crate) fn flush(&mut self, now: Instant) {
         if let Some(runtime) = &mut self.runtime {

@@ -103,6 +103,7 @@ impl State {
             self.queue.wake_driver(); // If there is one, it sleeps on its own from now on.
         } else if self.queue.has_driver() {
             self.queue.hurry_driver(now);
+            self.queue.note_resting();
             return Some(None);
         }
         let mut devices = Vec::new();

@@ -66,6 +66,9 @@ impl Process {
             }
             let spin_until = *spin_until.get_or_insert(now + state.spin);
             if worked > 0 || now < spin_until {
+                if worked == 0 {
+                    state.queue.note_spinning();
+                }
                 // Others may want the lock.
                 drop(state);
                 std::hint::spin_loop();

@@ -1,0 +1,279 @@
+//! One look at all programs: what brokers say of those under `sidestep run`, what programs say themselves, and what the kernel
+//! counts of their threads.
+//!
+//! All are asked at the same time, so that one that does not answer delays the others by no more than its time. Then it is left alone
+//! for a while.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use broker::server::{ProgramStatus, StatusReport};
+use observe::client::{Answer, Answering, ClientError, Connection, Wanted, connect};
+use observe::protocol::{Message, Reply, Request};
+use observe::report::{CountersReport, EngineReport, SocketReport};
+
+use super::cpu::CpuTimes;
+use crate::observe::Which;
+use crate::status::Answers;
+
+/// How long a program may take to answer, and to go on with its answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a program is left alone that did not answer; each time twice as long, up to the most.
+const PAUSE_MIN: Duration = Duration::from_secs(10);
+const PAUSE_MAX: Duration = Duration::from_secs(300);
+/// Sockets of the selected program that are read: a program may have a million.
+pub(super) const SOCKETS_MAX: usize = 512;
+
+/// What was seen.
+#[derive(Clone, Debug)]
+pub(crate) struct Look {
+    /// When.
+    pub(super) at: Instant,
+    /// The programs, by process id.
+    pub(super) programs: Vec<Seen>,
+    /// Packets of interfaces, by broker and name.
+    pub(super) interfaces: Vec<SeenInterface>,
+    /// Brokers that run.
+    pub(super) brokers: usize,
+    /// Who did not answer, and why.
+    pub(super) failures: Vec<String>,
+}
+
+/// A program.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) pid: u32,
+    pub(super) name: String,
+    /// The `sidestep run` that it is under.
+    pub(super) broker: Option<u32>,
+    /// Its queues by interface, if it is under a broker.
+    pub(super) queues: Vec<(String, Vec<u16>)>,
+    pub(super) cpu: Option<CpuTimes>,
+    pub(super) counters: Option<CountersReport>,
+    pub(super) engines: Vec<EngineReport>,
+    /// If they were wanted: at most [`SOCKETS_MAX`].
+    pub(super) sockets: Option<Vec<SocketReport>>,
+    /// Why it does not answer.
+    pub(super) silent: Option<String>,
+}
+
+/// An interface of a broker.
+#[derive(Clone, Debug)]
+pub(super) struct SeenInterface {
+    pub(super) broker: u32,
+    pub(super) name: String,
+    pub(super) counters: Vec<(String, u64)>,
+}
+
+impl Look {
+    /// Whether nothing runs.
+    pub(super) fn is_of_nobody(&self) -> bool {
+        self.programs.is_empty() && self.brokers == 0
+    }
+
+    pub(super) fn failures(&self) -> &[String] {
+        &self.failures
+    }
+
+    /// Whether it was made at least so long after another one.
+    pub(super) fn is_after(&self, earlier: &Look, span: Duration) -> bool {
+        self.at.saturating_duration_since(earlier.at) >= span
+    }
+}
+
+/// Looks again and again.
+pub(super) struct Looker {
+    /// Only this program, or those under the `sidestep run` with this process id.
+    which: Which,
+    /// Programs that did not answer: until when they are left alone, and for how long that is.
+    left_alone: BTreeMap<u32, (Instant, Duration)>,
+}
+
+/// What one program answers.
+struct Told {
+    counters: Option<CountersReport>,
+    engines: Vec<EngineReport>,
+    sockets: Option<Vec<SocketReport>>,
+}
+
+impl Looker {
+    pub(super) fn new(which: Which) -> Looker {
+        Looker { which, left_alone: BTreeMap::new() }
+    }
+
+    /// Looks at all programs, and at the sockets of the `selected` one.
+    pub(super) fn look(&mut self, selected: Option<u32>) -> Look {
+        let now = Instant::now();
+        self.left_alone.retain(|_, (until, pause)| now < *until + *pause);
+        let is_left_alone = |pid: u32| self.left_alone.get(&pid).is_some_and(|(until, _)| now < *until);
+        // A `sidestep run` is no program that answers here, so all are asked for its process id too.
+        let control = self.which.control.clone();
+        let wanted = control.clone().map_or(Wanted::All, Wanted::At);
+        let mut failures = Vec::new();
+        let connections = connect(&wanted).unwrap_or_else(|error| {
+            // Otherwise nobody runs.
+            let is_told = control.is_some() || matches!(error, ClientError::Permission(_));
+            failures.extend(is_told.then(|| error.to_string()));
+            Vec::new()
+        });
+        let (answers, told) = std::thread::scope(|scope| {
+            let asking: Vec<_> = connections
+                .into_iter()
+                .map(|connection| (connection.process(), connection))
+                .filter(|(pid, _)| !pid.is_some_and(is_left_alone))
+                .map(|(pid, connection)| {
+                    let wants_sockets = selected.is_some() && (pid == selected || pid.is_none()); // One at a path may be it.
+                    scope.spawn(move || (pid, ask(connection, wants_sockets)))
+                })
+                .collect();
+            let answers = if control.is_none() { crate::status::ask(None) } else { Answers::default() };
+            let told: Vec<_> = asking.into_iter().filter_map(|thread| thread.join().ok()).collect();
+            (answers, told)
+        });
+        let only = self.which.pid;
+        let mut programs = BTreeMap::new();
+        let (interfaces, brokers) = add_of_brokers(&mut programs, &answers, only);
+        failures.extend(answers.failures);
+        for (pid, told) in told {
+            match (pid, told) {
+                (Some(pid), told) => self.add(&mut programs, pid, told, now),
+                (None, Ok(told)) => self.add(&mut programs, told.0.pid, Ok(told), now),
+                (None, Err(error)) => failures.push(error.to_string()),
+            }
+        }
+        for pid in self.left_alone.keys().filter(|pid| is_alive(**pid)) {
+            let seen = programs.entry(*pid).or_insert_with(|| Seen { pid: *pid, ..Seen::default() });
+            if seen.counters.is_none() {
+                seen.silent.get_or_insert_with(|| "it does not answer".to_owned());
+            }
+        }
+        let is_meant = |seen: &Seen| only.is_none_or(|only| seen.pid == only || seen.broker == Some(only));
+        let mut programs: Vec<Seen> = programs.into_values().filter(is_meant).collect();
+        for seen in &mut programs {
+            let engines = seen.counters.as_ref().map_or(0, |counters| counters.engines.len());
+            seen.cpu = CpuTimes::of(seen.pid, engines);
+            if seen.name.is_empty() {
+                seen.name = command_of(seen.pid);
+            }
+        }
+        let is_meant = |it: &SeenInterface| only.is_none_or(|only| it.broker == only);
+        let interfaces = interfaces.into_iter().filter(is_meant).collect();
+        Look { at: Instant::now(), programs, interfaces, brokers, failures }
+    }
+
+    fn add(
+        &mut self,
+        programs: &mut BTreeMap<u32, Seen>,
+        pid: u32,
+        told: Result<(Answering, Told), ClientError>,
+        now: Instant,
+    ) {
+        match told {
+            Ok((answering, told)) => {
+                self.left_alone.remove(&pid);
+                let seen = programs.entry(pid).or_default();
+                seen.pid = pid;
+                seen.name = answering.name;
+                seen.counters = told.counters;
+                seen.engines = told.engines;
+                seen.sockets = told.sockets;
+            }
+            // It has gone between two looks, or has too many tools at it just now.
+            Err(ClientError::CutOff | ClientError::Refused(_)) => {}
+            Err(error) => {
+                let before = self.left_alone.get(&pid).map(|(_, pause)| *pause);
+                let pause = before.map_or(PAUSE_MIN, |pause| (2 * pause).min(PAUSE_MAX));
+                self.left_alone.insert(pid, (now + pause, pause));
+                let seen = programs.entry(pid).or_insert_with(|| Seen { pid, ..Seen::default() });
+                seen.silent = Some(match error {
+                    ClientError::Connection(_) => "it does not answer".to_owned(),
+                    error => error.to_string(),
+                });
+            }
+        }
+    }
+}
+
+/// Adds the programs that brokers have; returns their interfaces, and how many brokers there are.
+fn add_of_brokers(
+    programs: &mut BTreeMap<u32, Seen>,
+    answers: &Answers,
+    only: Option<u32>,
+) -> (Vec<SeenInterface>, usize) {
+    let mut interfaces = Vec::new();
+    for (broker, StatusReport { programs: known, interfaces: used }) in &answers.reports {
+        for ProgramStatus { pid, program, queues, .. } in known {
+            let seen = Seen {
+                pid: *pid,
+                name: program.clone(),
+                broker: Some(*broker),
+                queues: queues.clone(),
+                ..Seen::default()
+            };
+            programs.insert(*pid, seen);
+        }
+        interfaces.extend(used.iter().map(|interface| SeenInterface {
+            broker: *broker,
+            name: interface.name.clone(),
+            counters: interface.counters.clone(),
+        }));
+    }
+    let is_meant = |(broker, _): &&(u32, StatusReport)| only.is_none_or(|only| only == *broker);
+    (interfaces, answers.reports.iter().filter(is_meant).count())
+}
+
+/// Asks one program: what its engines hold, its counters, and its sockets if they are wanted.
+fn ask(connection: Connection, wants_sockets: bool) -> Result<(Answering, Told), ClientError> {
+    let path = connection.path().to_owned();
+    let again = || connect(&Wanted::At(path.clone()))?.pop().ok_or(ClientError::CutOff);
+    let (answering, answer) = connection.within(PATIENCE).ask(&Request::Counters)?;
+    let mut told = Told { counters: None, engines: Vec::new(), sockets: None };
+    take(answer, |reply| {
+        if let Reply::Counters(report) = reply {
+            told.counters = Some(report);
+        }
+        true
+    })?;
+    let listening = Request::Sockets { filter: String::new(), listening: true };
+    take(again()?.within(PATIENCE).ask(&listening)?.1, |reply| {
+        if let Reply::Engine(report) = reply {
+            told.engines.push(report);
+        }
+        true
+    })?;
+    if wants_sockets {
+        let all = Request::Sockets { filter: String::new(), listening: false };
+        let mut sockets = Vec::new();
+        take(again()?.within(PATIENCE).ask(&all)?.1, |reply| {
+            if let Reply::Sockets(more) = reply {
+                sockets.extend(more);
+            }
+            sockets.len() < SOCKETS_MAX
+        })?;
+        sockets.truncate(SOCKETS_MAX);
+        told.sockets = Some(sockets);
+    }
+    Ok((answering, told))
+}
+
+/// Passes replies on until there are no more, or none is wanted.
+fn take(mut answer: Answer, mut wants_more: impl FnMut(Reply) -> bool) -> Result<(), ClientError> {
+    while let Some(message) = answer.next_message()? {
+        if let Message::Reply(reply) = message
+            && !wants_more(reply)
+        {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// What the kernel calls a process that has never answered (proc(5)). It may have called itself anything.
+fn command_of(pid: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim_end().replace(char::is_control, "?")
+}
+
+fn is_alive(pid: u32) -> bool {
+    std::path::Path::new("/proc").join(pid.to_string()).exists()
+}

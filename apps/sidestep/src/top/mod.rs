@@ -1,0 +1,223 @@
+//! `sidestep top`: what runs just now, as htop(1) shows it.
+//!
+//! | file | what it does |
+//! | --- | --- |
+//! | `look.rs`, `cpu.rs` | asks brokers, programs and the kernel |
+//! | `figures.rs` | rates and shares, from two looks |
+//! | `choice.rs` | order, selection and keys |
+//! | `screen.rs`, `text.rs` | the screen, and lines where there is none |
+
+mod choice;
+mod cpu;
+mod figures;
+mod look;
+mod screen;
+mod text;
+
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use ratatui::Frame;
+
+use crate::live::{Feed, Key, Next, View, is_interactive, show, write_picture};
+use crate::observe::Which;
+use crate::output::{Reader, to_stdout};
+
+use choice::Choice;
+use figures::{Figures, figures};
+use look::{Look, Looker};
+
+/// The first rates come after this time.
+const FIRST: Duration = Duration::from_millis(250);
+/// Lines of a picture.
+const PICTURE_ROWS: u16 = 24;
+
+/// The options of `top`. `--pid` may also be that of a `sidestep run`, for the programs under it.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Top {
+    #[command(flatten)]
+    which: Which,
+
+    /// Begin with the sockets of this program; print them, where lines are printed.
+    #[arg(long, value_name = "PID")]
+    sockets: Option<u32>,
+
+    /// Seconds between updates.
+    #[arg(long, short, value_name = "S", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    interval: u64,
+
+    /// Print lines, and stop after so many updates [default: never, if there is no terminal].
+    #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+
+    /// Print the lines of one update. The same as --count 1.
+    #[arg(long, conflicts_with = "count")]
+    once: bool,
+
+    /// Write the screen after one interval as a picture into FILE, in SVG.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["count", "once"])]
+    svg: Option<PathBuf>,
+}
+
+/// `sidestep top`.
+pub(crate) fn run(options: &Top) -> anyhow::Result<ExitCode> {
+    match &options.svg {
+        Some(path) => picture(options, path)?,
+        None if options.once || options.count.is_some() || !is_interactive() => lines(options)?,
+        None => on_terminal(options)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Top {
+    fn choice(&self) -> Choice {
+        Choice { selected: self.sockets, shows_sockets: self.sockets.is_some(), ..Choice::default() }
+    }
+
+    fn interval(&self) -> Duration {
+        Duration::from_secs(self.interval)
+    }
+
+    /// The first look. An error if nothing runs.
+    fn first_look(&self, looker: &mut Looker) -> anyhow::Result<Look> {
+        let look = looker.look(self.sockets);
+        match self.which.pid {
+            _ if !look.is_of_nobody() => Ok(look),
+            _ if !look.failures().is_empty() => anyhow::bail!(look.failures().join("; ")),
+            Some(pid) => {
+                anyhow::bail!("no Sidestep program {pid} and no `sidestep run` {pid} is running here")
+            }
+            None => anyhow::bail!("no Sidestep program is running here"),
+        }
+    }
+}
+
+/// Prints lines until nothing runs any more, nobody reads them, or there were enough updates.
+fn lines(options: &Top) -> anyhow::Result<()> {
+    let mut looker = Looker::new(options.which.clone());
+    let mut old = options.first_look(&mut looker)?;
+    let choice = options.choice();
+    let mut left = if options.once { Some(1) } else { options.count };
+    while left != Some(0) {
+        std::thread::sleep(options.interval());
+        let new = looker.look(options.sockets);
+        if new.is_of_nobody() {
+            break;
+        }
+        let text = text::lines(&figures(Some(&old), &new), &choice);
+        if to_stdout(|out| Ok(out.write_all(text.as_bytes())?))? == Reader::Gone {
+            break;
+        }
+        old = new;
+        left = left.map(|left| left - 1);
+    }
+    Ok(())
+}
+
+/// Writes what the screen shows after one interval.
+fn picture(options: &Top, path: &Path) -> anyhow::Result<()> {
+    let mut looker = Looker::new(options.which.clone());
+    let old = options.first_look(&mut looker)?;
+    std::thread::sleep(options.interval());
+    let figures = figures(Some(&old), &looker.look(options.sockets));
+    let choice = options.choice();
+    write_picture(path, PICTURE_ROWS, |frame| screen::draw(frame, &figures, &choice))
+}
+
+fn on_terminal(options: &Top) -> anyhow::Result<()> {
+    let feed = Feed::new().context("making a descriptor")?;
+    let wish = Arc::new(Wish { selected: Mutex::new(options.sockets), ..Wish::default() });
+    let (looks, wanted, interval) = (feed.clone(), Arc::clone(&wish), options.interval());
+    let mut looker = Looker::new(options.which.clone());
+    let gather = move || {
+        let mut pause = FIRST.min(interval);
+        loop {
+            looks.put(looker.look(wanted.selected()));
+            wanted.wait(std::mem::replace(&mut pause, interval));
+        }
+    };
+    // It ends with the process: it may be waiting for a program that does not answer.
+    std::thread::Builder::new().name("looks".to_owned()).spawn(gather).context("starting a thread")?;
+    show(&mut Screen {
+        feed,
+        wish,
+        interval,
+        base: None,
+        figures: Figures::default(),
+        choice: options.choice(),
+    })
+}
+
+/// The view.
+struct Screen {
+    feed: Feed<Look>,
+    wish: Arc<Wish>,
+    interval: Duration,
+    /// The look that rates count from.
+    base: Option<Look>,
+    figures: Figures,
+    choice: Choice,
+}
+
+impl View for Screen {
+    fn refresh(&mut self) -> anyhow::Result<()> {
+        if let Some(look) = self.feed.take() {
+            self.figures = figures(self.base.as_ref(), &look);
+            // A look out of turn, for the sockets of another program, is too near for rates to count from it.
+            let is_due = self.base.as_ref().is_none_or(|base| look.is_after(base, self.interval / 2));
+            if is_due {
+                self.base = Some(look);
+            }
+        }
+        Ok(())
+    }
+
+    fn on_key(&mut self, key: Key) -> Next {
+        let next = self.choice.on_key(key, &self.figures);
+        let programs = self.choice.sorted(&self.figures);
+        let selected = programs.get(self.choice.place_in(&programs)).map(|program| program.pid);
+        self.wish.select(selected.filter(|_| self.choice.shows_sockets));
+        next
+    }
+
+    fn draw(&self, frame: &mut Frame<'_>) {
+        screen::draw(frame, &self.figures, &self.choice);
+    }
+
+    fn bell(&self) -> BorrowedFd<'_> {
+        self.feed.bell()
+    }
+}
+
+/// Whose sockets the user wants to see, told to the thread that looks.
+#[derive(Default)]
+struct Wish {
+    selected: Mutex<Option<u32>>,
+    changed: Condvar,
+}
+
+impl Wish {
+    fn selected(&self) -> Option<u32> {
+        *self.selected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn select(&self, pid: Option<u32>) {
+        let mut selected = self.selected.lock().unwrap_or_else(PoisonError::into_inner);
+        if *selected != pid {
+            *selected = pid;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits so long, or until another program is selected.
+    fn wait(&self, time: Duration) {
+        let selected = self.selected.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = *selected;
+        drop(self.changed.wait_timeout_while(selected, time, |selected| *selected == before));
+    }
+}
