@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use dns_audit::authority::Condition;
+use dns_audit::authority::{Condition, Entry, Nonce};
 use dns_audit::checks::Finding;
 use dns_audit::plan::{self, Planner, Step};
 use dns_audit::probes::Probe;
@@ -19,7 +19,7 @@ use super::clock::{self, unix_ms};
 use super::exchange::server;
 use super::options::{Settings, Target};
 use super::pace::{Pace, Turns};
-use super::presence::Authority;
+use super::presence::{Authority, Sightings};
 use super::results::Results;
 use crate::output;
 
@@ -38,6 +38,8 @@ struct Shared {
     authority_pace: Pace,
     /// If its address was given.
     authority: Option<Authority>,
+    /// When it was there.
+    sightings: Sightings,
 }
 
 /// The audit of one resolver.
@@ -61,10 +63,11 @@ pub(super) async fn audit_all(settings: &Arc<Settings>, results: &Arc<Results>) 
         all: Pace::new(settings.total_rate),
         authority_pace: Pace::new(settings.rate),
         authority: None,
+        sightings: Sightings::default(),
     };
     if !settings.authorities.is_empty() {
         let (address, offset, conditions) = shared.meet_authority().await?;
-        shared.authority = Some(Authority::new(address, offset));
+        shared.authority = Some(Authority { address, offset });
         shared.plan.conditions = conditions;
     }
     let shared = Arc::new(shared);
@@ -95,7 +98,8 @@ impl Shared {
     async fn watch_authority(&self) {
         if let Some(authority) = &self.authority {
             let (settings, turns) = (&self.settings, self.authority_turns());
-            authority.watch(&settings.askers, settings.zone.as_name(), &turns, settings.rate).await;
+            let zone = settings.zone.as_name();
+            authority.watch(&self.sightings, &settings.askers, zone, &turns, settings.rate).await;
         }
         std::future::pending().await
     }
@@ -190,17 +194,23 @@ impl Audit {
             self.is_silent.store(true, Ordering::Relaxed);
         }
         tokio::time::sleep(LOG_WAIT).await;
-        let log = match &self.shared.authority {
-            Some(authority) => {
-                let turns = self.shared.authority_turns();
-                let log = clock::log(settings.askers.plain(), authority.address, zone, nonce, &turns).await;
-                log.map_err(|error| format!("{error:#}"))
-            }
-            None => Err("name its addresses by --authority".to_owned()),
-        };
-        let absences = self.shared.authority.as_ref().map(|authority| authority.absences(start_ms));
+        let log = self.log(nonce).await;
+        let presence = self.shared.sightings.so_far();
         let (target, options, networks) = (address, &self.shared.plan, &settings.networks);
-        probe.findings(&Transcript { target, start_ms, exchanges, log, absences, options, networks })
+        let client = settings.askers.address_for(address);
+        probe.findings(&Transcript { target, client, start_ms, exchanges, log, presence, options, networks })
+    }
+
+    /// What the authority has logged of a run. It was there when it said so.
+    async fn log(&self, nonce: Nonce) -> Result<Vec<Entry>, String> {
+        let Some(authority) = self.shared.authority else {
+            return Err("name its addresses by --authority".to_owned());
+        };
+        let (settings, turns) = (&self.shared.settings, self.shared.authority_turns());
+        let asked_ms = authority.now_ms();
+        let (asker, zone) = (settings.askers.plain(), settings.zone.as_name());
+        let log = clock::log(asker, authority.address, zone, nonce, &turns).await;
+        log.inspect(|_| self.shared.sightings.add_sign(asked_ms)).map_err(|error| format!("{error:#}"))
     }
 
     /// What this host could not ask says nothing of the resolver.
@@ -233,6 +243,10 @@ impl Audit {
         let asked = self.shared.settings.askers.exchange(&step, &server, &self.turns()).await;
         let sent_ms = start_ms + (asked.sent - start).as_millis() as u64; // Plans are short.
         let took_us = u64::try_from(asked.took.as_micros()).unwrap_or(u64::MAX);
-        Exchange { step, sent_ms, took_us, sends: asked.sends, outcome: asked.outcome }
+        let exchange = Exchange { step, sent_ms, took_us, sends: asked.sends, outcome: asked.outcome };
+        if let Some(at_ms) = exchange.authority_seen_ms() {
+            self.shared.sightings.add_sign(at_ms);
+        }
+        exchange
     }
 }
