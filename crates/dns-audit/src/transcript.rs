@@ -240,7 +240,8 @@ impl Exchange {
     #[must_use]
     pub fn authority_seen_ms(&self) -> Option<u64> {
         let dated = self.dated()?;
-        (dated.age_ms <= CLOCK_SLACK_MS && dated.made_ms <= self.came_ms() + CLOCK_SLACK_MS).then_some(dated.made_ms)
+        (dated.age_ms <= CLOCK_SLACK_MS && dated.made_ms <= self.came_ms() + CLOCK_SLACK_MS)
+            .then_some(dated.made_ms)
     }
 
     /// The addresses of the answer that the authority did not make for this name.

@@ -190,7 +190,9 @@ mod tests {
             Subnet { address: address.parse().unwrap(), source, scope: 0 }.contains(other.parse().unwrap())
         };
         assert!(contains("198.51.0.0", 16, "198.51.100.7") && contains("2001:db8:7::", 48, "2001:db8:7::9"));
-        assert!(!contains("198.51.0.0", 24, "198.51.100.7") && !contains("2001:db8:7::", 48, "2001:db8:8::9"));
+        assert!(
+            !contains("198.51.0.0", 24, "198.51.100.7") && !contains("2001:db8:7::", 48, "2001:db8:8::9")
+        );
         assert!(contains("0.0.0.0", 0, "203.0.113.9") && contains("::", 0, "2001:db8::1"));
         assert!(!contains("0.0.0.0", 0, "2001:db8::1") && contains("203.0.113.9", 32, "203.0.113.9"));
     }

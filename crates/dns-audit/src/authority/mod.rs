@@ -181,9 +181,7 @@ impl Zone {
         if let Some(unsigned) = unsigned {
             let Some(label) = below.last() else { return Some(Place::Unknown(unsigned)) };
             let spec = Spec::parse(label);
-            return Some(
-                spec.map_or(Place::Nothing(top.to_vec()), |spec| Place::Spec(spec, Some(unsigned))),
-            );
+            return Some(spec.map_or(Place::Nothing(top.to_vec()), |spec| Place::Spec(spec, Some(unsigned))));
         }
         let single = below.is_empty().then(|| self.single(top)).flatten();
         Some(single.unwrap_or_else(|| Place::Nothing(top.to_vec())))

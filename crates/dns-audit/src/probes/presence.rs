@@ -75,10 +75,13 @@ pub(super) fn absent(transcript: &Transcript<'_>, sent_ms: u64, came_ms: u64) ->
     let mut presence: Presence = transcript.presence.clone();
     signs(transcript).for_each(|at_ms| presence.add_sign(at_ms));
     let start_ms = transcript.start_ms;
-    let is_sure = presence.is_sure(start_ms, sent_ms).and_then(|()| presence.is_not_absent(start_ms, came_ms));
+    let is_sure =
+        presence.is_sure(start_ms, sent_ms).and_then(|()| presence.is_not_absent(start_ms, came_ms));
     let after = |at_ms: u64| seconds(at_ms.saturating_sub(start_ms));
     is_sure.err().map(|doubt| match doubt {
-        Doubt::Absent(at_ms) => format!("the authority itself did not answer, {} after the start", after(at_ms)),
+        Doubt::Absent(at_ms) => {
+            format!("the authority itself did not answer, {} after the start", after(at_ms))
+        }
         Doubt::Unseen(at_ms) => {
             format!("it is not sure that the authority was there, {} after the start and later", after(at_ms))
         }

@@ -64,9 +64,10 @@ fn unserved(transcript: &Transcript<'_>) -> Option<Unserved> {
     Some(Unserved { reason, is_refusal })
 }
 
-/// What servers make of odd questions says nothing of others.
+/// What servers make of odd questions says nothing of others, nor do answers for names outside of the audit zone.
 fn is_ordinary(exchange: &Exchange) -> bool {
-    exchange.step.question.class == Class::IN && !exchange.step.group.starts_with(ODD_GROUPS)
+    let is_odd = exchange.step.question.class != Class::IN || exchange.step.group.starts_with(ODD_GROUPS);
+    !is_odd && exchange.spec().is_some()
 }
 
 fn is_refusal(reply: &Reply) -> bool {

@@ -20,10 +20,10 @@ pub(super) struct Mmdb(Vec<Reader<Vec<u8>>>);
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Fields {
-    #[serde(alias = "asn")]
     autonomous_system_number: Field,
-    #[serde(alias = "as_name", alias = "as_organization")]
+    asn: Field,
     autonomous_system_organization: Field,
+    as_name: Field,
     country: Field,
     country_code: Field,
     registered_country: Field,
@@ -74,8 +74,8 @@ impl Fields {
         // Where it is, or else where it is registered.
         let places = [self.country, self.country_code, self.registered_country];
         Network {
-            number: self.autonomous_system_number.number(),
-            organisation: self.autonomous_system_organization.text(),
+            number: self.autonomous_system_number.number().or(self.asn.number()),
+            organisation: self.autonomous_system_organization.text().or(self.as_name.text()),
             country: places.into_iter().find_map(Field::country),
         }
     }
@@ -138,18 +138,21 @@ mod tests {
             json!({"country": {"iso_code": "DE", "names": names}, "registered_country": {"iso_code": "US"}});
         assert_eq!(shown(country), "DE");
         assert_eq!(shown(json!({"registered_country": {"iso_code": "US"}})), "US");
-        let city = json!({"city": {"names": names}, "country": {"iso_code": "DE"}, "location": {"latitude": 50.7}});
+        let city =
+            json!({"city": {"names": names}, "country": {"iso_code": "DE"}, "location": {"latitude": 50.7}});
         assert_eq!(shown(city), "DE");
         let system = json!({"autonomous_system_number": 64496, "autonomous_system_organization": "Example"});
         assert_eq!(shown(system), "AS64496 Example");
-        let both = json!({"asn": "AS64496", "as_name": "Example", "country": "de", "country_name": "Germany"});
+        let both =
+            json!({"asn": "AS64496", "as_name": "Example", "country": "de", "country_name": "Germany"});
         assert_eq!(shown(both), "AS64496 Example DE");
         assert_eq!(shown(json!({"country": "Germany", "country_code": "DE"})), "DE");
     }
 
     #[test]
     fn records_of_something_else_say_nothing() {
-        for data in [json!({"isp": "Example"}), json!({"country": 7, "asn": "none"}), json!({"country": {}})] {
+        for data in [json!({"isp": "Example"}), json!({"country": 7, "asn": "none"}), json!({"country": {}})]
+        {
             assert_eq!(shown(data), "");
         }
     }

@@ -68,11 +68,11 @@ impl Authority {
             let waited_ms = u64::try_from((asked.sent - began).as_millis()).unwrap_or(0);
             let sent_ms = began_ms + waited_ms;
             match asked.outcome {
-                Outcome::Answer(_) => {
+                Outcome::Answer(answer) if clock::is_alive(&answer) => {
                     sightings.add_sign(sent_ms);
                     was_absent = false;
                 }
-                Outcome::Silence | Outcome::Failed(_) => {
+                Outcome::Answer(_) | Outcome::Silence | Outcome::Failed(_) => {
                     sightings.lock().add_absence(sent_ms, self.now_ms(), was_absent);
                     was_absent = true;
                 }

@@ -1,8 +1,9 @@
 //! Carries plans out for one resolver or ten thousand, at a bounded rate.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -40,7 +41,20 @@ struct Shared {
     authority: Option<Authority>,
     /// When it was there.
     sightings: Sightings,
+    /// Which resolver was the first to ask it from an address.
+    egress: Mutex<BTreeMap<IpAddr, Egress>>,
 }
+
+/// Who asks the authority from an address.
+struct Egress {
+    /// The resolver's number.
+    first: usize,
+    /// That another one does, too, was said.
+    is_told: bool,
+}
+
+/// Addresses that ask the authority of which something is remembered.
+const EGRESS_MAX: usize = 100_000;
 
 /// The audit of one resolver.
 struct Audit {
@@ -64,6 +78,7 @@ pub(super) async fn audit_all(settings: &Arc<Settings>, results: &Arc<Results>) 
         authority_pace: Pace::new(settings.rate),
         authority: None,
         sightings: Sightings::default(),
+        egress: Mutex::default(),
     };
     if !settings.authorities.is_empty() {
         let (address, offset, conditions) = shared.meet_authority().await?;
@@ -195,6 +210,7 @@ impl Audit {
         }
         tokio::time::sleep(LOG_WAIT).await;
         let log = self.log(nonce).await;
+        self.tell_of_shared_backend(log.as_deref().unwrap_or_default());
         let presence = self.shared.sightings.so_far();
         let (target, options, networks) = (address, &self.shared.plan, &settings.networks);
         let client = settings.askers.address_for(address);
@@ -211,6 +227,33 @@ impl Audit {
         let (asker, zone) = (settings.askers.plain(), settings.zone.as_name());
         let log = clock::log(asker, authority.address, zone, nonce, &turns).await;
         log.inspect(|_| self.shared.sightings.add_sign(asked_ms)).map_err(|error| format!("{error:#}"))
+    }
+
+    /// Resolvers that ask from one address share a server, whose state one audit leaves to the other.
+    fn tell_of_shared_backend(&self, log: &[Entry]) {
+        let settings = &self.shared.settings;
+        if settings.total_rate / settings.rate < 2 {
+            return; // They are audited one after the other.
+        }
+        let sources: BTreeSet<IpAddr> = log.iter().map(|entry| entry.source.ip()).collect();
+        let mut egress = self.shared.egress.lock().unwrap_or_else(PoisonError::into_inner);
+        for source in sources {
+            let is_full = egress.len() >= EGRESS_MAX;
+            match egress.get_mut(&source) {
+                None if is_full => {}
+                None => drop(egress.insert(source, Egress { first: self.number, is_told: false })),
+                Some(own) if own.first == self.number || own.is_told => {}
+                Some(own) => {
+                    own.is_told = true;
+                    let (one, other) = (settings.targets[own.first].show(), self.target.show());
+                    output::complain!(
+                        "resolvers {one} and {other} both ask the authority from {source}: audited at the same time they change what is found of each other; \
+                         --total-rate {} audits one after the other",
+                        settings.rate
+                    );
+                }
+            }
+        }
     }
 
     /// What this host could not ask says nothing of the resolver.

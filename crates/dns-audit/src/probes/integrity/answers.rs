@@ -200,9 +200,11 @@ fn denied_names<'a>(
     transcript: &'a Transcript<'_>,
     answered: &'a [(&Exchange, Reply)],
 ) -> impl Iterator<Item = &'a NameBuf> {
-    let expected = transcript.options.names.iter().filter(|given| given.expected.is_some()).map(|given| &given.name);
+    let expected =
+        transcript.options.names.iter().filter(|given| given.expected.is_some()).map(|given| &given.name);
     expected.filter(|name| {
-        let asked = transcript.group("names").filter(|exchange| exchange.step.question.name == **name).count();
+        let asked =
+            transcript.group("names").filter(|exchange| exchange.step.question.name == **name).count();
         let own = || answered.iter().filter(|(exchange, _)| exchange.step.question.name == **name);
         asked > 0 && own().count() == asked && own().all(|(_, reply)| addresses(reply).is_empty())
     })

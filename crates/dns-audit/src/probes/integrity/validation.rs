@@ -25,7 +25,11 @@ pub(super) fn plan(planner: &mut Planner<'_>) {
     for (at, (zone, _)) in UNKNOWN.into_iter().enumerate() {
         let label = planner.spec(60).to_string();
         let name = planner.name_below(&[label.as_bytes(), zone.as_bytes()]);
-        planner.ask_question(&group(zone), 1600 + 25 * at as u64, Question::new(name, Rtype::A).with_dnssec());
+        planner.ask_question(
+            &group(zone),
+            1600 + 25 * at as u64,
+            Question::new(name, Rtype::A).with_dnssec(),
+        );
     }
 }
 
@@ -85,15 +89,19 @@ fn refused(transcript: &Transcript<'_>, group: &str, check: &'static Check) -> F
 
 /// Zones of algorithms that a validator does not support are as good as not signed (RFC 4035, 5.2).
 fn unknown(transcript: &Transcript<'_>) -> Finding {
-    let seen = UNKNOWN.into_iter().filter_map(|(zone, algorithm)| Some((algorithm, reply(transcript, &group(zone))?)));
+    let seen = UNKNOWN
+        .into_iter()
+        .filter_map(|(zone, algorithm)| Some((algorithm, reply(transcript, &group(zone))?)));
     let seen: Vec<(u8, Reply)> = seen.collect();
     let is_fine = |reply: &Reply| reply.is(Rcode::NoError) && !reply.answers.is_empty();
     let failing: Vec<&(u8, Reply)> = seen.iter().filter(|(_, reply)| !is_fine(reply)).collect();
-    let numbers = |own: &mut dyn Iterator<Item = u8>| own.map(|own| own.to_string()).collect::<Vec<_>>().join(", ");
+    let numbers =
+        |own: &mut dyn Iterator<Item = u8>| own.map(|own| own.to_string()).collect::<Vec<_>>().join(", ");
     let all = numbers(&mut seen.iter().map(|(algorithm, _)| *algorithm));
     let finding = match failing.first() {
         _ if seen.is_empty() => INTEGRITY_UNKNOWN.unknown("no answer came"),
-        None => INTEGRITY_UNKNOWN.finding(Verdict::Good, format!("zones of algorithms {all} are treated as not signed")),
+        None => INTEGRITY_UNKNOWN
+            .finding(Verdict::Good, format!("zones of algorithms {all} are treated as not signed")),
         Some((_, reply)) => {
             let which = numbers(&mut failing.iter().map(|(algorithm, _)| *algorithm));
             INTEGRITY_UNKNOWN.finding(
@@ -102,5 +110,7 @@ fn unknown(transcript: &Transcript<'_>) -> Finding {
             )
         }
     };
-    finding.because(seen.iter().map(|(algorithm, reply)| format!("algorithm {algorithm}: {}", reply.rcode_name())))
+    finding.because(
+        seen.iter().map(|(algorithm, reply)| format!("algorithm {algorithm}: {}", reply.rcode_name())),
+    )
 }

@@ -84,7 +84,13 @@ fn ask(planner: &mut Planner<'_>, group: &str, at_ms: u64, name: &NameBuf, addre
 }
 
 pub(super) fn judge(transcript: &Transcript<'_>, plain: &[&Entry]) -> Vec<Finding> {
-    vec![own_subnet(transcript, plain), passed(transcript), scope(transcript), reuse(transcript), opt_out(transcript)]
+    vec![
+        own_subnet(transcript, plain),
+        passed(transcript),
+        scope(transcript),
+        reuse(transcript),
+        opt_out(transcript),
+    ]
 }
 
 /// Subnets in queries that tell something of somebody.
@@ -167,7 +173,9 @@ fn passed(transcript: &Transcript<'_>) -> Finding {
     let line = |(family, entry): &(&Family, &Entry)| {
         let sent = format!("{} {}/{}", family.name, family.networks[0], family.bits);
         match &entry.subnet {
-            Some(subnet) if subnet.source < family.bits && subnet.contains(family.networks[0]) => format!("{sent} is shortened to {subnet}"),
+            Some(subnet) if subnet.source < family.bits && subnet.contains(family.networks[0]) => {
+                format!("{sent} is shortened to {subnet}")
+            }
             Some(subnet) => format!("{sent} becomes {subnet}"),
             None => format!("{sent} is dropped"),
         }

@@ -99,7 +99,10 @@ mod tests {
         };
         let (good, bad) = (Some(Verdict::Good), Some(Verdict::Bad));
         assert_eq!([told(None, Verdict::Good), told(None, Verdict::Bad), told(bad, Verdict::Bad)], [0, 1, 0]);
-        assert_eq!([told(good, Verdict::Bad), told(bad, Verdict::Good), told(good, Verdict::Good)], [1, 1, 0]);
+        assert_eq!(
+            [told(good, Verdict::Bad), told(bad, Verdict::Good), told(good, Verdict::Good)],
+            [1, 1, 0]
+        );
         assert_eq!([told(good, Verdict::Unknown), told(bad, Verdict::Unknown)], [0, 0]);
     }
 

@@ -34,7 +34,8 @@ const LATEST: &str = "
     CROSS JOIN rounds ON rounds.id = latest.round
     LEFT JOIN scores ON scores.round = latest.round AND scores.resolver = latest.resolver
     WHERE latest.resolver = ?1";
-const COUNTS: &str = "SELECT verdict, count(*) FROM findings WHERE round = ?1 AND resolver = ?2 GROUP BY verdict";
+const COUNTS: &str =
+    "SELECT verdict, count(*) FROM findings WHERE round = ?1 AND resolver = ?2 GROUP BY verdict";
 const DAY_S: u64 = 86_400;
 
 /// The database.
@@ -76,7 +77,8 @@ impl History {
         let mut known = Known::default();
         let mut seen = self.connection.prepare_cached(SEEN)?;
         for check in ALL.iter().copied().chain([&SERVICE]) {
-            let verdict = seen.query_row(params![resolver, check.id], |row| row.get::<_, String>(0)).optional()?;
+            let verdict =
+                seen.query_row(params![resolver, check.id], |row| row.get::<_, String>(0)).optional()?;
             let verdict = verdict.as_deref().and_then(verdict_of);
             known.seen.extend(verdict.map(|verdict| (check.id.into(), verdict)));
         }
@@ -202,7 +204,8 @@ mod tests {
     #[test]
     fn what_is_known_is_found_by_keys() {
         let history = History::open(Path::new(":memory:")).unwrap();
-        for (query, values) in [(SEEN, params!["r", "c"]), (LATEST, params!["r"]), (COUNTS, params![1, "r"])] {
+        for (query, values) in [(SEEN, params!["r", "c"]), (LATEST, params!["r"]), (COUNTS, params![1, "r"])]
+        {
             let mut plan = history.connection.prepare(&format!("EXPLAIN QUERY PLAN {query}")).unwrap();
             let lines = plan.query_map(values, |row| row.get::<_, String>(3)).unwrap();
             let lines: Vec<String> = lines.map(Result::unwrap).collect();

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
-use dns_audit::report::{Report, ResolverReport};
+use dns_audit::report::Report;
 use log::LevelFilter;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -88,7 +88,8 @@ pub(crate) fn watch(options: &Watch) -> anyhow::Result<ExitCode> {
         page::serve(address, &state)?;
     }
     end_at_signals(Arc::clone(&state))?;
-    Watcher { options, settings, state, history, history_alarm: Alarm::default(), outbox: Outbox::default() }.run()
+    Watcher { options, settings, state, history, history_alarm: Alarm::default(), outbox: Outbox::default() }
+        .run()
 }
 
 /// A watch under way.
@@ -141,9 +142,12 @@ impl Watcher<'_> {
         let changes = self.state().update(report, unix_ms() / 1000);
         self.keep(report);
         self.tell(&changes)?;
-        let is_untested = |own: &&ResolverReport| own.score.points.is_none();
-        let (untested, all) = (report.resolvers.iter().filter(is_untested).count(), report.resolvers.len());
-        log::info!("round {round}: {} changes; {untested} of {all} resolvers could not be tested", changes.len());
+        let all = report.resolvers.len();
+        let untested = report.resolvers.iter().filter(|own| own.score.points.is_none()).count();
+        log::info!(
+            "round {round}: {} changes; {untested} of {all} resolvers could not be tested",
+            changes.len()
+        );
         Ok(changes.iter().any(Change::is_worse))
     }
 
@@ -152,7 +156,9 @@ impl Watcher<'_> {
         let path = self.options.history.display();
         let is_lost = self.history.replace_if_lost();
         if matches!(is_lost, Ok(true)) {
-            log::error!("history {path}: the file was deleted or replaced; what it had is lost, and this round goes to the file there is now");
+            log::error!(
+                "history {path}: the file was deleted or replaced; what it had is lost, and this round goes to the file there is now"
+            );
             self.state().unwritten += 1;
         }
         let kept = is_lost
@@ -185,7 +191,9 @@ impl Watcher<'_> {
         }
         match webhook.post(&serde_json::to_vec(&waiting)?) {
             Ok(()) => self.outbox.clear(),
-            Err(error) => log::error!("webhook: {error:#}: {} changes wait for the next round", waiting.len()),
+            Err(error) => {
+                log::error!("webhook: {error:#}: {} changes wait for the next round", waiting.len())
+            }
         }
         Ok(())
     }

@@ -100,7 +100,8 @@ mod tests {
     use super::*;
 
     fn report(service: Verdict, stale: Verdict) -> Report {
-        let findings = vec![SERVICE.finding(service, "it answers nothing"), STALE_REACHABLE.finding(stale, "")];
+        let findings =
+            vec![SERVICE.finding(service, "it answers nothing"), STALE_REACHABLE.finding(stale, "")];
         let resolvers = vec![ResolverReport::new("r".to_owned(), findings, 1)];
         Report { zone: String::new(), date: String::new(), rate: [1, 1], resolvers }
     }
