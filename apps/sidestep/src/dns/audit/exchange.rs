@@ -34,6 +34,8 @@ pub(super) struct Askers {
 
 /// Descriptors for all but questions: the runtime, files, the history, who reads metrics.
 const RESERVE: usize = 48;
+/// Of these, those for questions that wait for no others.
+const APART: usize = 8;
 /// Questions under way, where descriptors are no bound.
 const SOCKETS_MAX: usize = 1 << 16;
 
@@ -116,6 +118,11 @@ impl Askers {
             }
         }
         Asked { outcome: Outcome::Silence, sent: first, took: first.elapsed(), sends }
+    }
+
+    /// The same with descriptors of their own: their questions wait for no others.
+    pub(super) fn apart(&self) -> Askers {
+        Askers { sockets: Arc::new(Semaphore::new(APART)), ..self.clone() }
     }
 
     /// The address from which this host asks a resolver; `None` if there is no way to it.

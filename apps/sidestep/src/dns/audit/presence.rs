@@ -12,12 +12,19 @@ use tokio::time::Instant;
 
 use super::clock::{self, unix_ms};
 use super::exchange::{Askers, server};
-use super::pace::Turns;
+use super::pace::{Pace, Turns};
 
 /// Between two questions at least.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Of the rate at the authority, one question in so many is for this: at one a second there is time for a lost one within a gap.
+/// Of the rate at the authority, one question in so many is for this at most: at one a second there is time for a lost one within a gap.
 const SHARE: u32 = 2;
+
+/// The bounds of rate at the authority: for signs of life, and for all else. A log of many resolvers is not to hold up signs of life.
+pub(super) fn paces(rate: u32) -> [Pace; 2] {
+    let rate = f64::from(rate.max(1));
+    let signs = (rate / f64::from(SHARE)).min(1.0 / INTERVAL.as_secs_f64());
+    [signs, rate - signs].map(|rate| Pace::with_interval(Duration::from_secs_f64(1.0 / rate)))
+}
 
 /// What all audits of a run know of the authority.
 #[derive(Debug, Default)]
@@ -55,10 +62,8 @@ impl Authority {
         askers: &Askers,
         zone: Name<'_>,
         turns: &Turns<'_>,
-        rate: u32,
     ) {
         let Ok(step) = clock::sign_of_life(zone) else { return };
-        let interval = INTERVAL.max(Duration::from_secs(1) * SHARE / rate.max(1));
         let server = server(self.address, None);
         let mut was_absent = false;
         loop {
@@ -79,7 +84,8 @@ impl Authority {
                 // Nobody was asked: nothing is known.
                 Outcome::Unsent(_) => {}
             }
-            tokio::time::sleep(interval).await;
+            // At a low rate the turn comes later.
+            tokio::time::sleep(INTERVAL).await;
         }
     }
 

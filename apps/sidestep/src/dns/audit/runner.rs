@@ -20,7 +20,7 @@ use super::clock::{self, unix_ms};
 use super::exchange::server;
 use super::options::{Settings, Target};
 use super::pace::{Pace, Turns};
-use super::presence::{Authority, Sightings};
+use super::presence::{self, Authority, Sightings};
 use super::results::Results;
 use crate::output;
 
@@ -35,8 +35,8 @@ struct Shared {
     results: Arc<Results>,
     /// Of all questions.
     all: Pace,
-    /// Of those to the audit zone's own server.
-    authority_pace: Pace,
+    /// Of those to the audit zone's own server: for signs of life, and for all else.
+    authority_paces: [Pace; 2],
     /// If its address was given.
     authority: Option<Authority>,
     /// When it was there.
@@ -75,7 +75,7 @@ pub(super) async fn audit_all(settings: &Arc<Settings>, results: &Arc<Results>) 
         plan: settings.plan.clone(),
         results: Arc::clone(results),
         all: Pace::new(settings.total_rate),
-        authority_pace: Pace::new(settings.rate),
+        authority_paces: presence::paces(settings.rate),
         authority: None,
         sightings: Sightings::default(),
         egress: Mutex::default(),
@@ -112,15 +112,15 @@ impl Shared {
     /// Asks the authority itself as long as the audit lasts.
     async fn watch_authority(&self) {
         if let Some(authority) = &self.authority {
-            let (settings, turns) = (&self.settings, self.authority_turns());
-            let zone = settings.zone.as_name();
-            authority.watch(&self.sightings, &settings.askers, zone, &turns, settings.rate).await;
+            let (askers, zone) = (self.settings.askers.apart(), self.settings.zone.as_name());
+            let turns = Turns { own: &self.authority_paces[0], all: &self.all, is_patient: false };
+            authority.watch(&self.sightings, &askers, zone, &turns).await;
         }
         std::future::pending().await
     }
 
     fn authority_turns(&self) -> Turns<'_> {
-        Turns { own: &self.authority_pace, all: &self.all }
+        Turns { own: &self.authority_paces[1], all: &self.all, is_patient: true }
     }
 
     /// The first of the authority's addresses that answers, by how much its clock is ahead, and how the zone's servers differ.
@@ -160,7 +160,7 @@ impl Audit {
     }
 
     fn turns(&self) -> Turns<'_> {
-        Turns { own: &self.pace, all: &self.shared.all }
+        Turns { own: &self.pace, all: &self.shared.all, is_patient: true }
     }
 
     /// Runs the probes together, or one after the other: first those that leave nothing behind.
