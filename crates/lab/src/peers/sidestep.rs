@@ -58,10 +58,12 @@ impl Sidestep {
         let control = directory.path().join("control.sock").display().to_string();
         let zone = format!("{}={}", zone.origin, zone.file.display());
         let core = server_core().to_string();
+        let has_own = |option: &str| self.arguments.iter().any(|own| own == option);
         let mut words: Vec<String> =
-            ["dns", "serve", "--zone", &zone, "--cores", &core, "--control", &control]
-                .map(str::to_owned)
-                .to_vec();
+            ["dns", "serve", "--zone", &zone, "--control", &control].map(str::to_owned).to_vec();
+        if !has_own("--cores") {
+            words.extend(["--cores", &core].map(str::to_owned));
+        }
         match self.device {
             Device::Kernel => {
                 let addresses = [format!("{SERVER_V4}:53"), format!("[{SERVER_V6}]:53")];
@@ -69,7 +71,7 @@ impl Sidestep {
             }
             Device::Xdp => words.extend(["--device", SERVER_INTERFACE].map(str::to_owned)),
         }
-        if !self.arguments.iter().any(|own| own == "--user") {
+        if !has_own("--user") {
             words.extend(["--user", "root"].map(str::to_owned)); // The files of a laboratory are root's.
         }
         words.extend(self.arguments.iter().cloned());
