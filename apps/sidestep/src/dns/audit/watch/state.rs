@@ -119,6 +119,7 @@ mod tests {
         assert!(told(Verdict::Bad, Verdict::Unknown).is_empty());
         // Nobody knows whether the authority is there: nothing is told, and nothing is forgotten.
         assert!(told(Verdict::Unknown, Verdict::Unknown).is_empty());
+        assert!(told(Verdict::Bad, Verdict::Unknown).is_empty());
         assert_eq!(told(Verdict::Good, Verdict::Good), ["service good", "stale.reachable good"]);
     }
 
