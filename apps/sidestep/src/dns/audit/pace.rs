@@ -90,11 +90,14 @@ mod tests {
         let (all, one) = (Pace::with_interval(HOUR), Pace::new(1000));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let started = Instant::now();
-        let asked = runtime.block_on(tokio::time::timeout(HOUR / 60, async {
-            for _ in 0..30 {
-                Turns { own: &one, all: &all, is_patient: false }.wait().await;
-            }
-        }));
+        let asked = runtime.block_on(async {
+            let all = async {
+                for _ in 0..30 {
+                    Turns { own: &one, all: &all, is_patient: false }.wait().await;
+                }
+            };
+            tokio::time::timeout(HOUR / 60, all).await
+        });
         assert!(asked.is_ok(), "it has waited for the turn among all");
         assert!(all.take() >= started + 30 * HOUR, "each has taken a turn");
     }
