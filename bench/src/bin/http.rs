@@ -1,5 +1,5 @@
 //! One small page over HTTP/1.1 between two namespaces: the example `http_hello` on our own stack over AF_XDP, and nginx on the
-//! kernel's, one core each, in turns; wrk asks from the other core.
+//! kernel's, one core each, in turns; wrk asks from the other core. And the generators beside each other: wrk and `sidestep gun http`.
 //!
 //! Usage: `http [ROUNDS] [SECONDS]` (default: 3 rounds of 3 seconds)
 #![forbid(unsafe_code)]
@@ -10,8 +10,8 @@ use bench::processor::{Shares, busy_shares};
 use bench::record::{Figure, Run};
 use lab::programs::Network;
 use lab::{
-    Conditions, Distance, HttpPeer, Lab, LabError, Place, Placed, SERVER_V4, VETH, Wrk, WrkReport,
-    all_places, all_then_by_place, in_one_place, markdown_table, median,
+    Conditions, Distance, HttpPeer, Lab, LabError, Place, Placed, SERVER_V4, Side, VETH, Wrk, WrkReport,
+    all_places, all_then_by_place, in_one_place, markdown_table, median, sidestep_binary,
 };
 
 /// What a run found.
@@ -119,7 +119,49 @@ fn measure(rounds: u32, seconds: u32) -> Result<(), LabError> {
         "target",
     ];
     println!("{}", markdown_table(&head, &rows));
-    Run { name: "http", conditions: &conditions, figures, against: &[HttpPeer::Nginx.name()] }.keep()
+    Run { name: "http", conditions: &conditions, figures, against: &[HttpPeer::Nginx.name()] }.keep()?;
+    generators(rounds, seconds)
+}
+
+/// wrk and `sidestep gun http` in turns, each as much as it can, against nginx.
+fn generators(rounds: u32, seconds: u32) -> Result<(), LabError> {
+    let cases = CASES.into_iter().filter(|case| !case.by_sidestep);
+    let rows = cases.map(|case| generators_row(case, rounds, seconds)).collect::<Result<Vec<_>, _>>()?;
+    println!("\nThe generators beside each other, against nginx on the kernel; medians of {rounds} rounds\n");
+    println!(
+        "{}",
+        markdown_table(&["scenario", "wrk, responses/s", "gun http, responses/s", "ratio"], &rows)
+    );
+    Ok(())
+}
+
+fn generators_row(case: Case, rounds: u32, seconds: u32) -> Result<Vec<String>, LabError> {
+    let (mut by_wrk, mut by_gun) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let outcome = run(case, HttpPeer::Nginx, seconds)?;
+        by_wrk.push(outcome.report.rate as u64);
+        by_gun.push(gun_rate(case, seconds)?);
+    }
+    let (wrk, gun) = (median(&by_wrk), median(&by_gun));
+    let ratio = gun as f64 / wrk.max(1) as f64;
+    Ok(vec![case.name.to_owned(), wrk.to_string(), gun.to_string(), format!("{ratio:.2}")])
+}
+
+/// Answers a second of a run of `sidestep gun http`.
+fn gun_rate(case: Case, seconds: u32) -> Result<u64, LabError> {
+    let lab = Lab::for_figures()?;
+    let _server = HttpPeer::Nginx.start(&lab)?;
+    let (url, connections, duration) =
+        (format!("http://{SERVER_V4}/"), case.connections.to_string(), format!("{seconds}s"));
+    let mut words = vec!["gun", "http", &url, "--connections", &connections, "--duration", &duration];
+    if case.close {
+        words.push("--close");
+    }
+    let report = lab.run_in(Side::Client, &sidestep_binary().display().to_string(), &words)?;
+    let line = report.lines().find_map(|line| line.strip_prefix("answered "));
+    let answered = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    let answered = answered.ok_or_else(|| LabError::Report { field: "answered", report: report.clone() })?;
+    Ok(answered / u64::from(seconds.max(1)))
 }
 
 /// Of each server: the rate, or for one connection the latency.

@@ -61,7 +61,7 @@ impl Trust {
     }
 
     /// TLS for one protocol, in ALPN's words.
-    pub(crate) fn config(&self, protocol: &[u8]) -> Result<ClientConfig, AskError> {
+    pub fn config(&self, protocol: &[u8]) -> Result<ClientConfig, AskError> {
         self.config_of(&[&TLS13, &TLS12], protocol)
     }
 

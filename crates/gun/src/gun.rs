@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use clock::{Duration, Instant};
 use device::{Burst, Device};
-use dns_wire::header::{HEADER_LEN, flag};
 use wire::{ChecksumPolicy, Envelope, parse_udp, write_udp_headers};
 
+use crate::answer::{AnswerHeader, is_looked_at};
 use crate::flights::Flights;
 use crate::questions::Questions;
 use crate::schedule::Schedule;
@@ -14,8 +14,6 @@ use crate::tally::{Summary, Tally};
 
 /// Bursts that are thrown away before a load.
 const STALE_BURSTS_MAX: usize = 1024;
-/// One answer in so many is compared with its question.
-const LOOKED_AT: u64 = 64;
 
 /// No way has that number: there are fewer.
 const NO_WAY: u16 = u16::MAX;
@@ -157,28 +155,23 @@ impl<D: Device> Gun<D> {
             return;
         }
         let message = &frame[headers.payload_range()];
-        let Some(&[id_high, id_low, flags_high, flags_low]) = message.first_chunk::<4>() else {
+        let Some(header) = AnswerHeader::read(message) else {
             self.tally.counts_mut().malformed += 1;
             return;
         };
-        let flags = u16::from_be_bytes([flags_high, flags_low]);
-        if flags & flag::QR == 0 || message.len() < HEADER_LEN {
-            self.tally.counts_mut().malformed += 1;
-            return;
-        }
-        let Some(flight) = self.flights.end(port, u16::from_be_bytes([id_high, id_low])) else {
+        let Some(flight) = self.flights.end(port, header.id) else {
             self.tally.counts_mut().unexpected += 1;
             return;
         };
-        let is_looked_at = flight.number.is_multiple_of(LOOKED_AT);
-        if is_looked_at && !self.questions.is_repeated(flight.question, flight.number, message) {
+        let is_repeated = || self.questions.is_repeated(flight.question, flight.number, message);
+        if is_looked_at(flight.number) && !is_repeated() {
             self.tally.counts_mut().mismatched += 1;
             return;
         }
-        self.tally.on_answer(flight.due, now, flags & 0xf);
+        self.tally.on_answer(flight.due, now, header.rcode());
         let counts = self.tally.counts_mut();
         counts.octets += message.len() as u64;
-        counts.truncated += u64::from(flags & flag::TC != 0);
+        counts.truncated += u64::from(header.is_cut());
     }
 
     /// Makes packets of the questions that are due, as far as there are frames.

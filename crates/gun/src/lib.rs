@@ -1,4 +1,4 @@
-//! A load generator for DNS over UDP, on any [`device::Device`].
+//! A load generator: for DNS over UDP on any [`device::Device`], and for what is spoken over connections ([`streams`]).
 //!
 //! ```text
 //!   Schedule ──due──▶ Questions ──▶ frame ──▶ device ──▶ the server
@@ -11,17 +11,20 @@
 //! - [`questions`]: what is asked, and in which order.
 //! - [`flights`]: what is under way. An answer is found by the port that it came to and its ID.
 //! - [`gun`]: a turn: takes answers in, and sends what is due.
+//! - [`streams`]: loads over connections.
 //! - [`tally`]: what came of it, and how much of its time the generator itself had to spare.
 //! - [`knee`]: the search for the largest load that a server carries.
 //!
 //! It reads no clock and opens nothing: whoever runs it passes the time and the device.
 #![forbid(unsafe_code)]
 
+mod answer;
 pub mod flights;
 pub mod gun;
 pub mod knee;
 pub mod questions;
 pub mod schedule;
+pub mod streams;
 pub mod tally;
 
 pub use crate::flights::Flights;

@@ -22,7 +22,12 @@ impl Schedule {
     /// `rate` questions a second, from `start` on, for this time.
     pub fn new(start: Instant, rate: u32, length: Duration) -> Schedule {
         let count = u128::from(rate) * u128::from(length.as_nanos()) / SECOND;
-        Schedule { rate: rate.into(), count: count as u64, taken: 0, next: start, parts: 0 }
+        Schedule::with_count(start, rate, count as u64)
+    }
+
+    /// `count` questions, `rate` a second, from `start` on.
+    pub fn with_count(start: Instant, rate: u32, count: u64) -> Schedule {
+        Schedule { rate: rate.into(), count, taken: 0, next: start, parts: 0 }
     }
 
     /// When the next question is due; `None` if all have been.

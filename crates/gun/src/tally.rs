@@ -28,6 +28,9 @@ pub struct Tally {
     /// Of the second that is under way.
     second: Histogram<u64>,
     seconds: Vec<Second>,
+    faults: BTreeMap<&'static str, u64>,
+    /// Answers that took longer are no good ones.
+    within: Duration,
     counts_before: Counts,
     busy: Duration,
     spare: Duration,
@@ -52,6 +55,12 @@ pub struct Counts {
     pub malformed: u64,
     /// Octets of all answers.
     pub octets: u64,
+    /// Requests that were due, and given up before a connection was free for them.
+    #[serde(default)]
+    pub unsent: u64,
+    /// Answers that came within the time that a search allows; all of them without one.
+    #[serde(default)]
+    pub in_time: u64,
 }
 
 /// A second of a load.
@@ -85,7 +94,7 @@ pub struct Percentiles {
 /// What came of a load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Questions a second that were to be sent.
+    /// Questions a second that were to be sent; 0 if each was sent as soon as an answer made room for it.
     pub offered: u32,
     /// Seconds.
     pub length_s: f64,
@@ -103,6 +112,9 @@ pub struct Summary {
     pub spare: f64,
     /// Why the generator was the bottleneck, if it was.
     pub bottleneck: Option<String>,
+    /// What went wrong with connections, by name: how many requests it cost, or connections where it cost none.
+    #[serde(default)]
+    pub faults: BTreeMap<String, u64>,
     /// Second by second.
     pub seconds: Vec<Second>,
 }
@@ -118,6 +130,8 @@ impl Tally {
             lag: histogram(),
             second: histogram(),
             seconds: Vec::new(),
+            faults: BTreeMap::new(),
+            within: Duration::MAX,
             counts_before: Counts::default(),
             busy: Duration::ZERO,
             spare: Duration::ZERO,
@@ -135,11 +149,37 @@ impl Tally {
 
     pub(crate) fn on_sent(&mut self, due: Instant, now: Instant) {
         self.counts.sent += 1;
+        self.on_taken(due, now);
+    }
+
+    /// The generator was so late to notice what was due, whatever became of it then.
+    pub(crate) fn on_taken(&mut self, due: Instant, now: Instant) {
         self.lag.saturating_record(now.since(due).as_nanos());
+    }
+
+    /// What was sent is to be sent once more.
+    pub(crate) fn on_unsent(&mut self) {
+        self.counts.sent = self.counts.sent.saturating_sub(1);
+    }
+
+    /// A request leaves.
+    pub(crate) fn on_begun(&mut self) {
+        self.counts.sent += 1;
+    }
+
+    /// It cost so many requests.
+    pub(crate) fn on_fault(&mut self, name: &'static str, times: u64) {
+        *self.faults.entry(name).or_default() += times;
+    }
+
+    /// The load begins now: what happened before was its preparation.
+    pub(crate) fn begin(&mut self, now: Instant, within: Duration) {
+        (self.start, self.within) = (now, within);
     }
 
     pub(crate) fn on_answer(&mut self, due: Instant, now: Instant, rcode: u16) {
         self.counts.answered += 1;
+        self.counts.in_time += u64::from(now.since(due) <= self.within);
         *self.rcodes.entry(rcode).or_default() += 1;
         self.second.saturating_record(now.since(due).as_nanos());
     }
@@ -163,7 +203,8 @@ impl Tally {
         self.latency.add(&self.second).expect("both have the same bounds");
         self.second.reset();
         let before = std::mem::replace(&mut self.counts_before, self.counts);
-        let (sent, answered) = (self.counts.sent - before.sent, self.counts.answered - before.answered);
+        let (sent, answered) =
+            (self.counts.sent.saturating_sub(before.sent), self.counts.answered - before.answered);
         self.seconds.push(Second { sent, answered, latency_us });
     }
 
@@ -182,6 +223,7 @@ impl Tally {
             lag_us: percentiles(&self.lag),
             spare,
             bottleneck: None,
+            faults: self.faults.into_iter().map(|(name, times)| (name.to_owned(), times)).collect(),
             seconds: self.seconds,
         };
         summary.bottleneck = summary.find_bottleneck();
@@ -195,25 +237,32 @@ impl Summary {
         self.counts.sent as f64 / self.length_s
     }
 
+    /// Questions a second that the generator would have sent, had there been a connection for each.
+    pub fn due_rate(&self) -> f64 {
+        (self.counts.sent + self.counts.unsent) as f64 / self.length_s
+    }
+
     /// Answers a second.
     pub fn answered_rate(&self) -> f64 {
         self.counts.answered as f64 / self.length_s
     }
 
+    /// Answers a second that came in time.
+    pub fn in_time_rate(&self) -> f64 {
+        self.counts.in_time as f64 / self.length_s
+    }
+
     fn find_bottleneck(&self) -> Option<String> {
         let Counts { sent, refused, .. } = self.counts;
-        if self.sent_rate() < f64::from(self.offered) * SENT_MIN {
-            let part = 100.0 * self.sent_rate() / f64::from(self.offered);
+        if self.due_rate() < f64::from(self.offered) * SENT_MIN {
+            let part = 100.0 * self.due_rate() / f64::from(self.offered);
             return Some(format!("it sent {part:.0} % of what it was to send"));
         }
         if refused as f64 > sent as f64 * (1.0 - SENT_MIN) {
             return Some(format!("the system refused {refused} of its {sent} packets"));
         }
         if self.lag_us.p99 > LAG_MAX.as_secs_f64() * 1e6 {
-            return Some(format!(
-                "it sent a hundredth of its questions {:.1} ms late and later",
-                self.lag_us.p99 / 1e3
-            ));
+            return Some(format!("it sent a hundredth {:.1} ms late and later", self.lag_us.p99 / 1e3));
         }
         (self.spare < SPARE_MIN).then(|| format!("it had {:.0} % of its core to spare", 100.0 * self.spare))
     }
@@ -267,10 +316,7 @@ mod tests {
     fn it_says_when_it_was_the_bottleneck_itself() {
         let bottleneck = |tally: Tally, offered| tally.summary(offered, SECOND, 0).bottleneck.unwrap();
         assert_eq!(bottleneck(load(3), 2000), "it sent 50 % of what it was to send");
-        assert_eq!(
-            bottleneck(load(2000), 1000),
-            "it sent a hundredth of its questions 2.0 ms late and later"
-        );
+        assert_eq!(bottleneck(load(2000), 1000), "it sent a hundredth 2.0 ms late and later");
         let mut full = load(3);
         full.on_time(SECOND * 100, true);
         assert_eq!(bottleneck(full, 1000), "it had 0 % of its core to spare");

@@ -6,6 +6,7 @@ mod encrypted_transfers;
 mod encrypted_zones;
 mod errors;
 mod guard;
+mod gun;
 mod idle;
 mod import;
 mod keys;

@@ -6,6 +6,7 @@ mod doctor;
 mod dpdk;
 mod flood;
 mod gun;
+mod gun_http;
 mod idle;
 mod interface;
 mod kernel_peer;

@@ -9,7 +9,7 @@ use super::config::DeviceChoice;
 const RESERVE: usize = 256;
 
 /// Raises the soft limit to the hard one, and returns it. The soft one is 1024 nearly everywhere, for programs that call select(2).
-pub(super) fn raise_limit() -> Option<u64> {
+pub(crate) fn raise_limit() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     // Nobody is refused this.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });

@@ -80,6 +80,8 @@ mod updates;
 mod version;
 mod zones;
 
+pub(crate) use descriptors::raise_limit as raise_descriptor_limit;
+
 use std::process::ExitCode;
 
 use clap::Subcommand;

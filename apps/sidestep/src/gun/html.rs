@@ -35,18 +35,21 @@ pub(crate) fn page(reports: &[&Report]) -> String {
 
 fn section(page: &mut String, report: &Report) {
     let Report { server, subject, began, device, ports, questions, .. } = report;
+    let words = report.words();
+    let what = if *questions == 1 { String::new() } else { format!("{questions} {} by ", words.requests) };
     let _ = writeln!(page, "<h2>{}</h2>", escape(server));
     let _ = writeln!(
         page,
-        "<p>{}: {questions} questions by {ports} ports, {}. Began {}.</p>",
+        "<p>{}: {what}{ports} {}, {}. Began {}.</p>",
         escape(subject),
+        words.places,
         escape(device),
         escape(began)
     );
     if let Some(knee) = &report.knee {
         let carried = knee
             .carried
-            .map_or("none".to_owned(), |rate| format!("{} questions a second", count(rate.into())));
+            .map_or("none".to_owned(), |rate| format!("{} {} a second", count(rate.into()), words.requests));
         let _ =
             writeln!(page, "<p><b>Knee: {carried}</b>; what limits it is the {}.</p>", escape(&knee.limit));
     }
@@ -77,6 +80,9 @@ fn loads(page: &mut String, report: &Report) {
         row(page, load);
     }
     page.push_str("</table>\n");
+    for (name, times) in report.telling().into_iter().flat_map(|load| &load.faults) {
+        let _ = writeln!(page, "<p class=\"bad\">{times} {}</p>", escape(name));
+    }
     for load in report.telling().into_iter().filter_map(|load| load.bottleneck.as_ref()) {
         let _ = writeln!(page, "<p class=\"bad\">The generator was the bottleneck: {}.</p>", escape(load));
     }
@@ -162,8 +168,7 @@ mod tests {
             questions: 1,
             device: "kernel sockets".to_owned(),
             ports: 1,
-            loads: Vec::new(),
-            knee: None,
+            ..Report::default()
         };
         let page = page(&[&report, &report]);
         assert!(

@@ -1,4 +1,4 @@
-//! One load: the loop around the generator.
+//! One load over UDP: the loop around `gun::Gun`.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -14,11 +14,30 @@ use wire::Envelope;
 use super::text::Live;
 
 /// A timer of the kernel may be so late: it sleeps until then before a question is due, and then waits awake.
-const AWAKE_BEFORE: Duration = Duration::from_micros(200);
+pub(super) const AWAKE_BEFORE: Duration = Duration::from_micros(200);
 /// Memory for the questions under way is made before the first one is due.
 const SET_UP: Duration = Duration::from_millis(50);
 /// It sleeps so long at most, to notice that it is to stop.
-const SLEEP_MAX: Duration = Duration::from_millis(100);
+pub(super) const SLEEP_MAX: Duration = Duration::from_millis(100);
+
+/// How much is to be sent, and for how long.
+#[derive(Clone, Debug)]
+pub(crate) struct Load {
+    /// A second; 0: as much as there are answers.
+    pub(crate) rate: u32,
+    pub(crate) length: Duration,
+    /// How long to wait for the last answers.
+    pub(crate) patience: Duration,
+}
+
+/// What can send loads to a server, one after the other.
+pub(crate) trait Fire {
+    /// Whether the user has had enough.
+    fn is_stopped(&self) -> bool;
+
+    /// Sends a load, and waits for the last answers.
+    fn fire(&mut self, load: &Load, live: Live) -> anyhow::Result<Summary>;
+}
 
 /// A device with the ways to a server, for one load after the other.
 pub(crate) struct Range {
@@ -49,17 +68,12 @@ impl Range {
         Range { description, stop, device: Some(device), ways, queues, sent: 0, clock, _keep: Box::new(keep) }
     }
 
-    pub(crate) fn is_stopped(&self) -> bool {
+    fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Asks `rate` questions a second for `length`, and waits for the last answers.
-    pub(crate) fn fire(
-        &mut self,
-        questions: &Questions,
-        (rate, length, patience): (u32, Duration, Duration),
-        mut live: Live,
-    ) -> anyhow::Result<Summary> {
+    fn fire(&mut self, questions: &Questions, load: &Load, mut live: Live) -> anyhow::Result<Summary> {
+        let Load { rate, length, patience } = *load;
         let start = self.clock.now() + SET_UP;
         let schedule = Schedule::new(start, rate, length);
         let setup = Setup {
@@ -114,6 +128,22 @@ impl Range {
                 }
             }
         }
+    }
+}
+
+/// Questions for a server over UDP.
+pub(crate) struct Asking {
+    pub(crate) range: Range,
+    pub(crate) questions: Questions,
+}
+
+impl Fire for Asking {
+    fn is_stopped(&self) -> bool {
+        self.range.is_stopped()
+    }
+
+    fn fire(&mut self, load: &Load, live: Live) -> anyhow::Result<Summary> {
+        self.range.fire(&self.questions, load, live)
     }
 }
 

@@ -4,16 +4,24 @@
 //! | --- | --- |
 //! | `options.rs` | the command line |
 //! | `target.rs` | where a load may go |
-//! | `kernel.rs`, `interface.rs` | the device and the ways to the server: kernel sockets, or an interface by AF_XDP |
-//! | `load.rs` | one load: the loop around `gun::Gun` |
+//! | `kernel.rs`, `interface.rs` | over UDP, the device and the ways to the server: kernel sockets, or an interface by AF_XDP |
+//! | `load.rs` | one load over UDP: the loop around `gun::Gun` |
+//! | `sockets.rs` | connections of kernel sockets, with TLS, and epoll |
+//! | `streams.rs` | one load over connections: the loop around `gun::Streams` |
+//! | `http.rs` | a URL and what is asked of it |
+//! | `connect.rs` | connections that are held: the loop around `gun::Holding` |
 //! | `report.rs`, `text.rs`, `html.rs` | what came of it, as JSON, for the terminal, and as a page |
 
+mod connect;
 mod html;
+mod http;
 mod interface;
 mod kernel;
 mod load;
 mod options;
 mod report;
+mod sockets;
+mod streams;
 mod target;
 mod text;
 
@@ -22,28 +30,48 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::Subcommand;
+use clock::Duration;
 use gun::Questions;
 use gun::knee::{Knee, Rates};
+use gun::streams::Speech;
+use rustls::pki_types::ServerName;
 
 use crate::output;
-use load::Range;
-use options::{Compare, Dns};
+use load::{Asking, Fire, Load};
+use options::{Compare, Connect, Dns, Http, Reports, Search, Transport};
 use report::{Found, Report};
+use sockets::{Target, Tls};
+use streams::StreamRange;
 
 /// How near the two sides of a knee have to be.
 const PRECISION: f64 = 1.05;
+/// Requests a second that a search begins with, if nobody says.
+const FIRST_RATE: u32 = 1000;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Ask a DNS server over UDP, at a fixed rate or to find the largest rate that it carries.
+    /// Ask a DNS server at a fixed rate, or find the largest rate that it carries: over UDP, TCP, TLS or HTTPS.
     ///
     /// Questions are sent when they are due, whatever the server does, and the time of an answer counts from then: a server that stalls
     /// cannot hide the questions that it kept from being asked. Each answer is matched to its question. The report says whether the
     /// generator was the bottleneck itself. Ctrl-C ends the load and prints what was measured.
     #[command(verbatim_doc_comment)]
     Dns(Box<Dns>),
+    /// Send requests to a server of HTTP/1.1 or HTTP/2, at a fixed rate or as fast as it answers.
+    ///
+    /// With --rate the time of an answer counts from when its request was due, whether there was a free connection then or not. Without it
+    /// each connection sends its next request when it has an answer. The report says whether the generator was the bottleneck itself.
+    /// Ctrl-C ends the load and prints what was measured.
+    #[command(verbatim_doc_comment)]
+    Http(Box<Http>),
+    /// Open connections and hold them.
+    ///
+    /// The report says how long it took to open them, and how many were refused, reset, or ended by the server. Ctrl-C ends it and prints what
+    /// was measured.
+    #[command(verbatim_doc_comment)]
+    Connect(Connect),
     /// Show two reports (`--json`) side by side.
     Compare(Compare),
 }
@@ -51,69 +79,186 @@ pub(crate) enum Command {
 pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Dns(options) => dns(options),
+        Command::Http(options) => http(options),
+        Command::Connect(options) => connect(options),
         Command::Compare(options) => compare(options),
     }
 }
 
 fn dns(options: &Dns) -> anyhow::Result<ExitCode> {
-    target::check(options.server.ip(), options.yes_i_own_it)?;
+    let server = options.server();
+    target::check(server.ip(), options.reports.yes_i_own_it)?;
     let questions = options.questions()?;
+    let mut report = Report::begin("gun dns", server, options.subject());
+    (report.questions, report.ports) = (questions.len(), options.ports.into());
+    let stop = stop_by_signal()?;
+    let mut fire: Box<dyn Fire> = if options.transport == Transport::Udp {
+        Box::new(over_udp(options, questions, &mut report, stop)?)
+    } else {
+        Box::new(over_connections(options, questions, &mut report, stop)?)
+    };
+    let plan = Plan { rate: Some(options.rate), search: &options.search, patience: options.timeout };
+    measure(&mut *fire, &plan, &mut report, &options.reports)
+}
+
+fn over_udp(
+    options: &Dns,
+    questions: Questions,
+    report: &mut Report,
+    stop: Arc<AtomicBool>,
+) -> anyhow::Result<Asking> {
+    let mut range = match &options.device {
+        Some(interface) => interface::open(interface, options.server(), options.ports)?,
+        None => kernel::open(options.server(), options.ports)?,
+    };
+    range.stop = stop;
+    report.device.clone_from(&range.description);
+    Ok(Asking { range, questions })
+}
+
+fn over_connections(
+    options: &Dns,
+    questions: Questions,
+    report: &mut Report,
+    stop: Arc<AtomicBool>,
+) -> anyhow::Result<StreamRange> {
+    ensure!(options.device.is_none(), "--device is for UDP: the other transports are on kernel sockets");
+    let server = options.server();
+    let name = || options.certificates.tls_host.clone().unwrap_or(ServerName::IpAddress(server.ip().into()));
+    let tls = |protocol: &'static [u8], required| -> anyhow::Result<Option<Tls>> {
+        Ok(Some(Tls { config: options.certificates.config(protocol)?, name: name(), required }))
+    };
+    let (tls, speech, transport) = match options.transport {
+        Transport::Https => {
+            let request = http::doh_request(server, &options.path)?;
+            (tls(b"h2", Some(b"h2"))?, Speech::Doh(request, questions), "https")
+        }
+        Transport::Tls => (tls(b"dot", None)?, Speech::Dns(questions), "tls"),
+        Transport::Tcp | Transport::Udp => (None, Speech::Dns(questions), "tcp"),
+    };
+    connect::raise_limit(options.ports.into())?;
+    report.transport = Some(transport.to_owned());
+    report.device = format!("DNS over {}, kernel sockets", transport.to_uppercase());
+    Ok(StreamRange {
+        target: Target { address: server, tls },
+        speech,
+        connections: options.ports.into(),
+        pipeline: options.pipeline.into(),
+        is_kept: true,
+        timeout: options.timeout,
+        within: options.search.within(),
+        stop,
+    })
+}
+
+fn http(options: &Http) -> anyhow::Result<ExitCode> {
+    let url = http::Url::parse(&options.url)?;
+    let addresses = url.addresses()?;
+    for address in &addresses {
+        target::check(address.ip(), options.reports.yes_i_own_it)?;
+    }
+    let request = http::Request::new(options)?;
+    let mut report = Report::begin("gun http", addresses[0], request.subject(&url));
+    report.ports = options.connections.into();
+    report.transport = Some(if options.http2 { "http/2" } else { "http/1.1" }.to_owned());
+    let target = url.target(addresses[0], &options.certificates, options.http2)?;
+    let over = if target.tls.is_some() { "TLS, " } else { "" };
+    report.device = format!("HTTP/{}, {over}kernel sockets", if options.http2 { "2" } else { "1.1" });
+    connect::raise_limit(options.connections.into())?;
+    let mut range = StreamRange {
+        target,
+        speech: request.speech(&url, options.http2)?,
+        connections: options.connections.into(),
+        pipeline: options.pipeline.into(),
+        is_kept: !options.close,
+        timeout: options.timeout,
+        within: options.search.within(),
+        stop: stop_by_signal()?,
+    };
+    let plan = Plan { rate: options.rate, search: &options.search, patience: options.timeout * 2 };
+    measure(&mut range, &plan, &mut report, &options.reports)
+}
+
+fn connect(options: &Connect) -> anyhow::Result<ExitCode> {
+    target::check(options.server.ip(), options.reports.yes_i_own_it)?;
+    let mut report = Report::begin("gun connect", options.server, "opened and held".to_owned());
+    report.ports = options.connections;
+    report.transport = Some("tcp".to_owned());
+    report.device = "kernel sockets".to_owned();
+    let stop = stop_by_signal()?;
+    text::begin(&report);
+    connect::hold(options, &mut report, &stop)?;
+    finish(&report, &options.reports)
+}
+
+/// Set by Ctrl-C. A terminal that goes away ends the command at once (SIGHUP), as it does others.
+fn stop_by_signal() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::<AtomicBool>::default();
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
-    let mut range = match &options.device {
-        Some(interface) => interface::open(interface, options.server, options.ports)?,
-        None => kernel::open(options.server, options.ports)?,
-    };
-    range.stop = stop;
-    let mut report = Report::begin(options, &range.description, questions.len());
-    text::begin(&report);
-    if options.find_knee {
-        report.knee = Some(find_knee(options, &questions, &mut range, &mut report)?);
-    } else {
-        let (rate, length) = (options.rate, options.length());
-        report.loads.push(range.fire(
-            &questions,
-            (rate, length, options.patience()),
-            text::Live::new(rate),
-        )?);
-    }
-    save(&report, options)?;
-    let is_taken = [&options.json, &options.html].into_iter().flatten().any(|path| path == Path::new("-"));
-    if !is_taken {
-        output::to_stdout(|out| text::end(&report, out))?;
-    }
-    let answered = report.loads.iter().any(|load| load.counts.answered > 0);
-    if !answered {
-        output::complain!("sidestep gun: {} answered nothing", options.server);
-    }
-    Ok(if answered { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(stop)
 }
 
-fn find_knee(
-    options: &Dns,
-    questions: &Questions,
-    range: &mut Range,
+/// What is to be measured.
+struct Plan<'o> {
+    /// Requests a second; `None`: as many as the server answers.
+    rate: Option<u32>,
+    search: &'o Search,
+    patience: Duration,
+}
+
+fn measure(
+    fire: &mut dyn Fire,
+    plan: &Plan<'_>,
     report: &mut Report,
-) -> anyhow::Result<Found> {
-    let mut knee = Knee::search(options.rate, PRECISION);
-    while let Some(rate) = knee.next_load().filter(|_| !range.is_stopped()) {
-        let load = (rate, options.step(), options.patience());
-        let summary = range.fire(questions, load, text::Live::silent())?;
-        let rates = Rates { sent: summary.sent_rate() as u64, answered: summary.answered_rate() as u64 };
+    reports: &Reports,
+) -> anyhow::Result<ExitCode> {
+    text::begin(report);
+    if plan.search.find_knee {
+        report.knee = Some(find_knee(fire, plan, report)?);
+    } else {
+        let rate = plan.rate.unwrap_or(0);
+        let load = Load { rate, length: plan.search.duration, patience: plan.patience };
+        report.loads.push(fire.fire(&load, text::Live::new(rate))?);
+    }
+    finish(report, reports)
+}
+
+fn find_knee(fire: &mut dyn Fire, plan: &Plan<'_>, report: &mut Report) -> anyhow::Result<Found> {
+    let mut knee = Knee::search(plan.rate.unwrap_or(FIRST_RATE), PRECISION);
+    while let Some(rate) = knee.next_load().filter(|_| !fire.is_stopped()) {
+        let load = Load { rate, length: plan.search.step, patience: plan.patience };
+        let summary = fire.fire(&load, text::Live::silent())?;
+        let rates = Rates { sent: summary.due_rate() as u64, answered: summary.in_time_rate() as u64 };
         let verdict = knee.on_run(rates);
-        text::step(&summary, verdict);
+        text::step(&summary, verdict, report.words());
         report.loads.push(summary);
     }
     Ok(Found { carried: knee.carried(), limit: knee.limit().to_string() })
 }
 
-fn save(report: &Report, options: &Dns) -> anyhow::Result<()> {
-    if let Some(path) = &options.json {
+/// Writes the reports.
+fn finish(report: &Report, reports: &Reports) -> anyhow::Result<ExitCode> {
+    save(report, reports)?;
+    let is_taken = [&reports.json, &reports.html].into_iter().flatten().any(|path| path == Path::new("-"));
+    if !is_taken {
+        output::to_stdout(|out| text::end(report, out))?;
+    }
+    let answered = report.loads.iter().any(|load| load.counts.answered > 0);
+    if !answered {
+        let why =
+            report.loads.last().and_then(streams::reason).map_or(String::new(), |why| format!(": {why}"));
+        output::complain!("sidestep gun: {} answered nothing{why}", report.server);
+    }
+    Ok(if answered { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn save(report: &Report, reports: &Reports) -> anyhow::Result<()> {
+    if let Some(path) = &reports.json {
         write_file(path, &serde_json::to_string_pretty(report)?)?;
     }
-    if let Some(path) = &options.html {
+    if let Some(path) = &reports.html {
         write_file(path, &html::page(&[report]))?;
     }
     Ok(())

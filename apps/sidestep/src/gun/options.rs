@@ -2,23 +2,123 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use clock::Duration;
+use dns_client::Trust;
 use dns_wire::Rtype;
 use gun::flights::PORTS_MAX;
 use gun::questions::Manner;
 use gun::{Order, Questions};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 
 /// Questions a second at most.
 const RATE_MAX: f64 = 100e6;
 
+/// For how long, and whether the rate is searched.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Search {
+    /// How long to send.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    pub(crate) duration: Duration,
+
+    /// Search the largest rate of which the server answers 98 %.
+    #[arg(long)]
+    pub(crate) find_knee: bool,
+
+    /// How long each step of the search takes.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time)]
+    pub(crate) step: Duration,
+
+    /// In the search, an answer over a connection that takes longer counts as none.
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = time)]
+    within: Duration,
+}
+
+impl Search {
+    /// What an answer over a connection may take to count.
+    pub(crate) fn within(&self) -> Duration {
+        if self.find_knee { self.within } else { Duration::MAX }
+    }
+}
+
+/// Where reports go, and whether the server may be loaded.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Reports {
+    /// Write the report as JSON. `-` is stdout.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Write the report as a page that needs nothing else.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+
+    /// The server is yours, though its address is a public one.
+    #[arg(long)]
+    pub(crate) yes_i_own_it: bool,
+}
+
+/// Whose certificates are good.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Certificates {
+    /// With TLS: trust the certificates of this file (PEM) alone, and those that they have signed [default: whom the system trusts].
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    ca: Option<PathBuf>,
+
+    /// With TLS: take any certificate.
+    #[arg(long)]
+    insecure: bool,
+
+    /// With TLS: the name that the certificate has to have [default: the server's as it was given].
+    #[arg(long, value_name = "NAME", value_parser = server_name)]
+    pub(crate) tls_host: Option<ServerName<'static>>,
+}
+
+impl Certificates {
+    /// TLS for a protocol in ALPN's words.
+    pub(crate) fn config(&self, protocol: &[u8]) -> anyhow::Result<Arc<ClientConfig>> {
+        let trust = match &self.ca {
+            Some(path) => Trust::File(path.clone()),
+            None if self.insecure => Trust::Anybody,
+            None => Trust::System,
+        };
+        Ok(Arc::new(trust.config(protocol)?))
+    }
+}
+
+/// What carries questions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Transport {
+    Udp,
+    Tcp,
+    /// DNS over TLS.
+    Tls,
+    /// DNS over HTTPS.
+    Https,
+}
+
+impl Transport {
+    fn default_port(self) -> u16 {
+        match self {
+            Transport::Udp | Transport::Tcp => 53,
+            Transport::Tls => 853,
+            Transport::Https => 443,
+        }
+    }
+}
+
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Dns {
-    /// Where to: an address, with a port if that is not 53.
+    /// Where to: an address, with a port if that is not 53 (TLS: 853, HTTPS: 443).
     #[arg(value_name = "SERVER", value_parser = server)]
-    pub(crate) server: SocketAddr,
+    server: (IpAddr, Option<u16>),
+
+    /// What carries the questions.
+    #[arg(long, value_enum, value_name = "PROTOCOL", default_value = "udp")]
+    pub(crate) transport: Transport,
 
     /// What to ask: a file with a name and a type in each line, as dnsperf reads it. `-` is stdin.
     #[arg(long, value_name = "FILE", conflicts_with = "name")]
@@ -40,27 +140,29 @@ pub(crate) struct Dns {
     #[arg(long, value_name = "RATE", default_value = "1000", value_parser = rate)]
     pub(crate) rate: u32,
 
-    /// How long to ask.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
-    duration: Duration,
+    #[command(flatten)]
+    pub(crate) search: Search,
 
-    /// Search the largest rate of which the server answers 98 %.
-    #[arg(long)]
-    pub(crate) find_knee: bool,
-
-    /// How long each step of the search takes.
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time)]
-    step: Duration,
-
-    /// How long to wait for the last answers.
+    /// How long to wait for an answer.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
-    timeout: Duration,
+    pub(crate) timeout: Duration,
 
-    /// Ports to ask from: servers spread clients over their threads by them.
+    /// Ports to ask from, which is connections where there are such: servers spread clients over their threads by them.
     #[arg(long, value_name = "COUNT", default_value = "64", value_parser = clap::value_parser!(u16).range(1..=PORTS_MAX as i64))]
     pub(crate) ports: u16,
 
-    /// Ask by AF_XDP on this interface, which takes root. Without it, by kernel sockets.
+    /// Questions under way on one connection at most.
+    #[arg(long, value_name = "COUNT", default_value = "64", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) pipeline: u16,
+
+    /// With HTTPS: the path that questions are sent to.
+    #[arg(long, value_name = "PATH", default_value = "/dns-query")]
+    pub(crate) path: String,
+
+    #[command(flatten)]
+    pub(crate) certificates: Certificates,
+
+    /// Ask by AF_XDP on this interface, which takes root; over UDP alone. Without it, by kernel sockets.
     #[arg(long, value_name = "IF")]
     pub(crate) device: Option<String>,
 
@@ -80,17 +182,87 @@ pub(crate) struct Dns {
     #[arg(long, value_name = "NUMBER", default_value = "1")]
     seed: u64,
 
-    /// Write the report as JSON. `-` is stdout.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) reports: Reports,
+}
 
-    /// Write the report as a page that needs nothing else.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Http {
+    /// What to ask for, such as http://192.0.2.1/index.html.
+    #[arg(value_name = "URL")]
+    pub(crate) url: String,
 
-    /// The server is yours, though its address is a public one.
+    /// Requests a second: 1000, 250k, 1.5M, whatever the server does. Without it, each connection sends the next request when it has an answer.
+    /// With --find-knee those to begin with [default: 1000].
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub(crate) rate: Option<u32>,
+
+    /// Connections.
+    #[arg(long, short, value_name = "COUNT", default_value = "64", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) connections: u16,
+
+    /// Open a connection for each request.
     #[arg(long)]
-    pub(crate) yes_i_own_it: bool,
+    pub(crate) close: bool,
+
+    /// Requests under way on one connection at most.
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=1024), conflicts_with = "close")]
+    pub(crate) pipeline: u16,
+
+    /// Speak HTTP/2: with https by ALPN, with http by prior knowledge.
+    #[arg(long)]
+    pub(crate) http2: bool,
+
+    /// The method [default: GET; POST with a body].
+    #[arg(long, short = 'X', value_name = "METHOD")]
+    pub(crate) method: Option<String>,
+
+    /// A file to send as the body, or so many octets: 100, 64k, 1M.
+    #[arg(long, value_name = "FILE|SIZE")]
+    pub(crate) body: Option<String>,
+
+    /// A field of the request's head: "Name: value". Once for each field.
+    #[arg(long = "header", short = 'H', value_name = "FIELD")]
+    pub(crate) headers: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) search: Search,
+
+    /// How long a request waits for a connection, and then for its answer.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
+    pub(crate) timeout: Duration,
+
+    #[command(flatten)]
+    pub(crate) certificates: Certificates,
+
+    #[command(flatten)]
+    pub(crate) reports: Reports,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Connect {
+    /// Where to: an address with a port.
+    #[arg(value_name = "ADDR:PORT")]
+    pub(crate) server: SocketAddr,
+
+    /// Connections to open.
+    #[arg(long, short, value_name = "COUNT", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) connections: u32,
+
+    /// Connections that are opened in a second.
+    #[arg(long, value_name = "RATE", default_value = "1000", value_parser = rate)]
+    pub(crate) rate: u32,
+
+    /// How long to hold them once they are open.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    pub(crate) duration: Duration,
+
+    /// How long to wait for a connection.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
+    pub(crate) timeout: Duration,
+
+    #[command(flatten)]
+    pub(crate) reports: Reports,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -133,23 +305,20 @@ impl Dns {
         }
     }
 
-    pub(crate) fn length(&self) -> Duration {
-        self.duration
-    }
-
-    pub(crate) fn step(&self) -> Duration {
-        self.step
-    }
-
-    pub(crate) fn patience(&self) -> Duration {
-        self.timeout
+    pub(crate) fn server(&self) -> SocketAddr {
+        let (address, port) = self.server;
+        SocketAddr::new(address, port.unwrap_or(self.transport.default_port()))
     }
 }
 
-fn server(text: &str) -> Result<SocketAddr, String> {
-    let address = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 53));
+fn server_name(text: &str) -> Result<ServerName<'static>, String> {
+    ServerName::try_from(text.to_owned()).map_err(|_| "no name of a host".to_owned())
+}
+
+fn server(text: &str) -> Result<(IpAddr, Option<u16>), String> {
+    let address = text.parse::<IpAddr>().map(|ip| (ip, None));
     address
-        .or_else(|_| text.parse())
+        .or_else(|_| text.parse::<SocketAddr>().map(|it| (it.ip(), Some(it.port()))))
         .map_err(|_| "no address such as 192.0.2.1, 192.0.2.1:53 or [2001:db8::1]:53".to_owned())
 }
 
@@ -209,10 +378,10 @@ mod tests {
     }
 
     #[test]
-    fn servers_have_port_53_unless_they_have_another() {
-        assert_eq!(server("192.0.2.1").unwrap(), "192.0.2.1:53".parse().unwrap());
-        assert_eq!(server("2001:db8::1").unwrap(), "[2001:db8::1]:53".parse().unwrap());
-        assert_eq!(server("192.0.2.1:5300").unwrap(), "192.0.2.1:5300".parse().unwrap());
+    fn servers_have_a_port_or_not() {
+        assert_eq!(server("192.0.2.1"), Ok(("192.0.2.1".parse().unwrap(), None)));
+        assert_eq!(server("2001:db8::1"), Ok(("2001:db8::1".parse().unwrap(), None)));
+        assert_eq!(server("192.0.2.1:5300"), Ok(("192.0.2.1".parse().unwrap(), Some(5300))));
         assert!(server("ns1.example").is_err());
     }
 

@@ -8,7 +8,7 @@ use gun::Summary;
 use gun::knee::Verdict;
 use gun::tally::{Percentiles, Second};
 
-use super::report::Report;
+use super::report::{Report, Words};
 use crate::output::complain;
 
 /// Bars of a small plot.
@@ -66,31 +66,39 @@ fn plot(rates: &[u64], most: u64) -> String {
 pub(crate) fn begin(report: &Report) {
     let Report { server, subject, questions, device, ports, .. } = report;
     let what = if *questions == 1 { subject.clone() } else { format!("{subject}, {questions} questions") };
-    complain!("{server}: {what}; {ports} ports, {device}");
+    complain!("{server}: {what}; {ports} {}, {device}", report.words().places);
 }
 
 /// A step of the search for the knee.
-pub(crate) fn step(load: &Summary, verdict: Verdict) {
+pub(crate) fn step(load: &Summary, verdict: Verdict, words: Words) {
     let said = match verdict {
         Verdict::Carried => "carried",
         Verdict::TooMuch => "too much",
         Verdict::NotOffered => "more than can be sent",
     };
     complain!(
-        "  {} questions/s: {:.2} % answered, p99 {}: {said}",
+        "  {} {}/s: {:.2} % answered, p99 {}: {said}",
         count(load.offered.into()),
-        100.0 * load.counts.answered as f64 / (load.counts.sent.max(1)) as f64,
+        words.requests,
+        part(load),
         time(load.latency_us.p99)
     );
 }
 
+/// Hundredths of what was due that were answered.
+fn part(load: &Summary) -> f64 {
+    100.0 * load.counts.answered as f64 / (load.counts.sent + load.counts.unsent).max(1) as f64
+}
+
 pub(crate) fn end(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
+    let words = report.words();
     if let Some(knee) = &report.knee {
         match knee.carried {
             Some(rate) => writeln!(
                 out,
-                "knee      {} questions/s; what limits it is the {}",
+                "knee      {} {}/s; what limits it is the {}",
                 count(rate.into()),
+                words.requests,
                 knee.limit
             )?,
             None => writeln!(out, "knee      none: no load was carried")?,
@@ -98,21 +106,23 @@ pub(crate) fn end(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
     }
     let Some(load) = report.telling() else { return Ok(()) };
     let counts = &load.counts;
-    writeln!(
-        out,
-        "sent      {} ({} of {}/s)",
-        counts.sent,
-        count(load.sent_rate()),
-        count(load.offered.into())
-    )?;
-    let part = 100.0 * counts.answered as f64 / counts.sent.max(1) as f64;
-    writeln!(out, "answered  {} ({part:.2} %, {}/s)", counts.answered, count(load.answered_rate()))?;
-    writeln!(out, "codes     {}", codes(load))?;
+    writeln!(out, "{:<9} {} ({})", words.sent, counts.sent, sent_rate(load))?;
+    let (part, rate) = (part(load), count(load.answered_rate()));
+    writeln!(out, "{:<9} {} ({part:.2} %, {rate}/s)", words.answered, counts.answered)?;
+    match &report.held {
+        None => writeln!(out, "codes     {}", codes(load, report))?,
+        Some(held) => writeln!(out, "held      {} at most, {} at the end", held.most, held.end)?,
+    }
+    if report.kind == "gun http" {
+        writeln!(out, "octets    {} ({}/s)", counts.octets, count(counts.octets as f64 / load.length_s))?;
+    }
     if let Some(faults) = faults(load) {
         writeln!(out, "faults    {faults}")?;
     }
     writeln!(out, "latency   {}", times(&load.latency_us))?;
-    writeln!(out, "sent late {}", times(&load.lag_us))?;
+    if load.offered > 0 {
+        writeln!(out, "sent late {}", times(&load.lag_us))?;
+    }
     match &load.bottleneck {
         Some(why) => writeln!(out, "generator was the bottleneck: {why}")?,
         None => writeln!(out, "generator had {:.0} % of its core to spare", 100.0 * load.spare)?,
@@ -120,12 +130,18 @@ pub(crate) fn end(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn codes(load: &Summary) -> String {
+fn sent_rate(load: &Summary) -> String {
+    match load.offered {
+        0 => format!("{}/s, each when there was room for it", count(load.sent_rate())),
+        offered => format!("{} of {}/s", count(load.sent_rate()), count(offered.into())),
+    }
+}
+
+fn codes(load: &Summary, report: &Report) -> String {
+    let is_dns = report.kind == "gun dns";
     let name = |code: u16| {
-        Rcode::ALL
-            .into_iter()
-            .find(|known| *known as u16 == code)
-            .map_or_else(|| code.to_string(), |known| known.name().to_owned())
+        let rcode = Rcode::ALL.into_iter().find(|known| is_dns && *known as u16 == code);
+        rcode.map_or_else(|| code.to_string(), |known| known.name().to_owned())
     };
     let codes: Vec<String> =
         load.rcodes.iter().map(|(code, times)| format!("{} {times}", name(*code))).collect();
@@ -137,6 +153,7 @@ fn faults(load: &Summary) -> Option<String> {
     let counts = &load.counts;
     let named = [
         (load.lost, "lost"),
+        (counts.unsent, "of them never sent"),
         (counts.truncated, "cut"),
         (counts.mismatched, "to another question"),
         (counts.unexpected, "late or doubled"),
@@ -144,7 +161,8 @@ fn faults(load: &Summary) -> Option<String> {
         (counts.refused, "refused by the system"),
     ];
     let mut text = String::new();
-    for (times, what) in named.into_iter().filter(|(times, _)| *times > 0) {
+    let of_connections = load.faults.iter().map(|(what, times)| (*times, &what[..]));
+    for (times, what) in named.into_iter().chain(of_connections).filter(|(times, _)| *times > 0) {
         let _ = write!(text, "{}{times} {what}", if text.is_empty() { "" } else { ", " });
     }
     (!text.is_empty()).then_some(text)
@@ -170,9 +188,11 @@ pub(crate) fn compare(first: &Report, second: &Report, out: &mut dyn Write) -> a
     let began = |report: &Report| report.began.chars().take(16).collect::<String>();
     writeln!(out, "{:<22}{:>18}{:>18}", "began", began(first), began(second))?;
     let carried = |report: &Report| report.knee.as_ref().and_then(|knee| knee.carried).map_or(0.0, f64::from);
+    let requests = first.words().requests;
+    let (knee, offered) = (format!("knee, {requests}/s"), format!("offered, {requests}/s"));
     let figures: [(&str, f64, f64); 9] = [
-        ("knee, questions/s", carried(first), carried(second)),
-        ("offered, questions/s", one.offered.into(), other.offered.into()),
+        (&knee, carried(first), carried(second)),
+        (&offered, one.offered.into(), other.offered.into()),
         ("answered, a second", one.answered_rate(), other.answered_rate()),
         ("lost", one.lost as f64, other.lost as f64),
         ("latency p50, us", one.latency_us.p50, other.latency_us.p50),

@@ -1,0 +1,236 @@
+//! `gun http`: a URL and options become a server, a protocol and a request.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
+
+use anyhow::{Context, bail, ensure};
+use gun::streams::{Http1Request, Http2Request, Speech};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use rustls::pki_types::ServerName;
+
+use super::options::{Certificates, Http};
+use super::sockets::{Target, Tls};
+
+/// Octets of a body at most.
+const BODY_MAX: u64 = 1 << 30;
+/// Fields that say how a message is framed, which follows from the other options; HTTP/2 has none of the last ones (RFC 9113, 8.2.2).
+const FRAMING: [&str; 2] = ["content-length", "transfer-encoding"];
+const OF_A_CONNECTION: [&str; 4] = ["connection", "keep-alive", "proxy-connection", "upgrade"];
+
+/// What a URL says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Url {
+    is_secure: bool,
+    authority: Authority,
+    /// Path and query.
+    path: PathAndQuery,
+}
+
+impl Url {
+    pub(crate) fn parse(text: &str) -> anyhow::Result<Url> {
+        let wrong = || format!("{text:?} is no URL such as http://192.0.2.1/index.html");
+        let uri: Uri = text.parse().with_context(wrong)?;
+        let is_secure = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => bail!(wrong()),
+        };
+        let authority = uri.authority().with_context(wrong)?.clone();
+        ensure!(!authority.as_str().contains('@'), "{text:?} has a user's name, which no server sees");
+        let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+        Ok(Url { is_secure, authority, path: path.parse().with_context(wrong)? })
+    }
+
+    fn port(&self) -> u16 {
+        self.authority.port_u16().unwrap_or(if self.is_secure { 443 } else { 80 })
+    }
+
+    /// Without the brackets of IPv6.
+    fn host(&self) -> &str {
+        self.authority.host().trim_start_matches('[').trim_end_matches(']')
+    }
+
+    pub(crate) fn addresses(&self) -> anyhow::Result<Vec<SocketAddr>> {
+        let found = (self.host(), self.port()).to_socket_addrs();
+        let found: Vec<SocketAddr> = found.with_context(|| format!("looking for {}", self.host()))?.collect();
+        ensure!(!found.is_empty(), "{} has no address", self.host());
+        Ok(found)
+    }
+
+    fn uri(&self) -> anyhow::Result<Uri> {
+        let scheme = if self.is_secure { Scheme::HTTPS } else { Scheme::HTTP };
+        let builder = Uri::builder().scheme(scheme).authority(self.authority.clone());
+        Ok(builder.path_and_query(self.path.clone()).build()?)
+    }
+
+    pub(crate) fn target(
+        &self,
+        address: SocketAddr,
+        certificates: &Certificates,
+        is_http2: bool,
+    ) -> anyhow::Result<Target> {
+        if !self.is_secure {
+            return Ok(Target { address, tls: None });
+        }
+        let (protocol, required): (&[u8], _) =
+            if is_http2 { (b"h2", Some(&b"h2"[..])) } else { (b"http/1.1", None) };
+        let name = match &certificates.tls_host {
+            Some(name) => name.clone(),
+            None => ServerName::try_from(self.host().to_owned()).context("no name for a certificate")?,
+        };
+        Ok(Target { address, tls: Some(Tls { config: certificates.config(protocol)?, name, required }) })
+    }
+}
+
+/// What is sent.
+pub(crate) struct Request {
+    method: Method,
+    fields: Vec<(HeaderName, HeaderValue)>,
+    body: Vec<u8>,
+}
+
+impl Request {
+    pub(crate) fn new(options: &Http) -> anyhow::Result<Request> {
+        let body = options.body.as_deref().map_or(Ok(Vec::new()), read_body)?;
+        let default = if options.body.is_some() { "POST" } else { "GET" };
+        let text = options.method.as_deref().unwrap_or(default);
+        let method: Method = text.parse().with_context(|| format!("{text:?} is no method"))?;
+        ensure!(method != Method::CONNECT, "CONNECT asks a proxy for a connection, and is no request");
+        let mut fields = options
+            .headers
+            .iter()
+            .map(|text| read_field(text, options.http2))
+            .collect::<Result<Vec<_>, _>>()?;
+        if options.close && !options.http2 {
+            fields.push((http::header::CONNECTION, HeaderValue::from_static("close")));
+        }
+        Ok(Request { method, fields, body })
+    }
+
+    /// For people.
+    pub(crate) fn subject(&self, url: &Url) -> String {
+        let body =
+            if self.body.is_empty() { String::new() } else { format!(" with {} octets", self.body.len()) };
+        format!("{} {}{body}", self.method, url.path)
+    }
+
+    pub(crate) fn speech(self, url: &Url, is_http2: bool) -> anyhow::Result<Speech> {
+        if is_http2 {
+            let mut fields = HeaderMap::new();
+            self.fields.into_iter().for_each(|(name, value)| {
+                fields.append(name, value);
+            });
+            return Ok(Speech::Http2(Http2Request::new(self.method, url.uri()?, fields, self.body.into())));
+        }
+        let fields: Vec<(String, Vec<u8>)> = self
+            .fields
+            .iter()
+            .map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_owned()))
+            .collect();
+        let host = url.authority.as_str();
+        Ok(Speech::Http1(Http1Request::new(
+            self.method.as_str(),
+            url.path.as_str(),
+            host,
+            &fields,
+            &self.body,
+        )))
+    }
+}
+
+/// The requests of DNS over HTTPS (RFC 8484, 4.1).
+pub(crate) fn doh_request(server: SocketAddr, path: &str) -> anyhow::Result<Http2Request> {
+    let url = Url::parse(&format!("https://{server}{path}"))?;
+    let message = HeaderValue::from_static("application/dns-message");
+    let mut fields = HeaderMap::new();
+    fields.insert(http::header::CONTENT_TYPE, message.clone());
+    fields.insert(http::header::ACCEPT, message);
+    Ok(Http2Request::new(Method::POST, url.uri()?, fields, Default::default()))
+}
+
+fn read_field(text: &str, is_http2: bool) -> anyhow::Result<(HeaderName, HeaderValue)> {
+    let wrong = || format!("{text:?} is no field such as \"Accept: text/html\"");
+    let (name, value) = text.split_once(':').with_context(wrong)?;
+    let name: HeaderName = name.parse().with_context(wrong)?;
+    let value: HeaderValue = value.trim().parse().with_context(wrong)?;
+    ensure!(!FRAMING.contains(&name.as_str()), "{name} is not for --header: it follows from --body");
+    ensure!(!is_http2 || !OF_A_CONNECTION.contains(&name.as_str()), "HTTP/2 has no field {name}");
+    Ok((name, value))
+}
+
+fn read_body(text: &str) -> anyhow::Result<Vec<u8>> {
+    if let Some(size) = size(text) {
+        ensure!(size <= BODY_MAX, "a body has {BODY_MAX} octets at most");
+        return Ok(vec![b'x'; size as usize]);
+    }
+    let is_small = std::fs::metadata(Path::new(text)).is_ok_and(|file| file.len() <= BODY_MAX);
+    let read = || {
+        ensure!(is_small, "no file of {BODY_MAX} octets at most, and no size such as 64k");
+        Ok(std::fs::read(text)?)
+    };
+    read().with_context(|| format!("--body {text}"))
+}
+
+/// `None` if this is no size.
+fn size(text: &str) -> Option<u64> {
+    let (number, factor) = match text.as_bytes().last()? {
+        b'k' => (&text[..text.len() - 1], 1024),
+        b'M' => (&text[..text.len() - 1], 1024 * 1024),
+        _ => (text, 1),
+    };
+    let is_number = number.bytes().all(|octet| octet.is_ascii_digit());
+    number.parse::<u64>().ok().filter(|_| is_number)?.checked_mul(factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_have_a_host_and_whatever_path() {
+        let parts = |text: &str| {
+            let url = Url::parse(text).unwrap();
+            (url.host().to_owned(), url.port(), url.path.to_string())
+        };
+        let expected = |host: &str, port, path: &str| (host.to_owned(), port, path.to_owned());
+        assert_eq!(parts("http://192.0.2.1"), expected("192.0.2.1", 80, "/"));
+        assert_eq!(parts("https://[2001:db8::1]"), expected("2001:db8::1", 443, "/"));
+        assert_eq!(parts("http://h.example:8080/a?b=c#d"), expected("h.example", 8080, "/a?b=c"));
+        assert_eq!(parts("http://h.example?b"), expected("h.example", 80, "/?b"));
+        assert_eq!(parts("http://h.example//%00/..;/[]"), expected("h.example", 80, "//%00/..;/[]"));
+        for text in
+            ["", "/path", "h.example", "ftp://h.example/", "http://", "http://u:p@h.example/", "http://h/a b"]
+        {
+            assert!(Url::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_path_that_is_read_makes_a_request_of_http_2() {
+        for path in ["", "?", "?a", "/", "//", "/*", "/?", "/%", "/\u{fc}", "/{a}", "/:443", "/a@b"] {
+            let Ok(url) = Url::parse(&format!("http://192.0.2.1{path}")) else { continue };
+            let uri = url.uri().unwrap();
+            assert!(
+                uri.scheme().is_some() && uri.authority().is_some() && uri.path().starts_with('/'),
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
+    fn fields_and_sizes_are_checked() {
+        assert_eq!(read_field("Accept:  text/html ", true).unwrap().1, "text/html");
+        for wrong in
+            ["Accept", ": x", "A b: x", "X: a\r\nY: b", "Content-Length: 5", "transfer-encoding: chunked"]
+        {
+            assert!(read_field(wrong, false).is_err(), "{wrong:?}");
+        }
+        assert!(
+            read_field("Connection: close", false).is_ok() && read_field("Connection: close", true).is_err()
+        );
+        assert_eq!(["100", "64k", "1M", "0"].map(size), [Some(100), Some(65536), Some(1 << 20), Some(0)]);
+        assert_eq!(["", "k", "-1", "+1", "1G", "file", "99999999999999999M"].map(size), [None; 7]);
+    }
+}

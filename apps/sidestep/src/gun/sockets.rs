@@ -1,0 +1,290 @@
+//! TCP connections of kernel sockets, with TLS if that is asked for, and the epoll instance that says which of them has something.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use clock::Duration;
+use gun::streams::Fault;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// Events that are taken at a time.
+const EVENTS_MAX: usize = 512;
+/// epoll(7) sleeps for whole milliseconds, up to one too long. Shorter sleeps take one system call more.
+const COARSE: Duration = Duration::from_millis(3);
+const MILLISECOND: u64 = 1_000_000;
+
+/// Where connections go.
+#[derive(Clone)]
+pub(crate) struct Target {
+    pub(crate) address: SocketAddr,
+    pub(crate) tls: Option<Tls>,
+}
+
+/// How TLS is spoken.
+#[derive(Clone)]
+pub(crate) struct Tls {
+    pub(crate) config: Arc<ClientConfig>,
+    pub(crate) name: ServerName<'static>,
+    /// The server has to choose this protocol (ALPN).
+    pub(crate) required: Option<&'static [u8]>,
+}
+
+/// A connection.
+pub(crate) struct Wire {
+    socket: TcpStream,
+    stage: Stage,
+    tls: Option<(Box<ClientConnection>, Option<&'static [u8]>)>,
+    /// Tells this connection from others that had its number.
+    generation: u32,
+    waits_for_room: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Connecting,
+    /// TLS's.
+    Handshaking,
+    Open,
+}
+
+/// What a connection's way of opening has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// It is open now.
+    Opened,
+    /// It was open.
+    WasOpen,
+    Waits,
+}
+
+impl Wire {
+    /// Reads once. `take` gets what came, perhaps in several pieces. Whether the server may send more; errors are the connection's end.
+    pub(crate) fn read(&mut self, buffer: &mut [u8], take: &mut dyn FnMut(&[u8])) -> Result<bool, Fault> {
+        let Some((tls, _)) = &mut self.tls else { return read_once(&mut self.socket, buffer, take) };
+        let is_closed = match tls.read_tls(&mut self.socket) {
+            Ok(0) => true,
+            Ok(_) => false,
+            Err(error) if is_passing(&error) => false,
+            Err(error) => return Err(fault_of(&error)),
+        };
+        tls.process_new_packets().map_err(|_| Fault::Tls)?;
+        loop {
+            match tls.reader().read(buffer) {
+                Ok(0) => return Ok(false),
+                Ok(len) => take(&buffer[..len]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(!is_closed),
+                Err(_) => return Ok(false), // Closed without a notice: the protocol above sees whether something is missing.
+            }
+        }
+    }
+
+    /// Sends from the front of `octets` what there is room for. What is wrong with a connection shows when it is read.
+    pub(crate) fn write(&mut self, octets: &[u8]) -> usize {
+        let Some((tls, _)) = &mut self.tls else { return self.socket.write(octets).unwrap_or(0) };
+        let taken = tls.writer().write(octets).unwrap_or(0);
+        self.flush();
+        taken
+    }
+
+    /// Sends what TLS has to send.
+    fn flush(&mut self) {
+        let Some((tls, _)) = &mut self.tls else { return };
+        while tls.wants_write() && tls.write_tls(&mut self.socket).is_ok_and(|len| len > 0) {}
+    }
+
+    /// Goes on with opening.
+    pub(crate) fn open(&mut self) -> Result<Progress, Fault> {
+        if self.stage == Stage::Open {
+            self.flush();
+            return Ok(Progress::WasOpen);
+        }
+        if self.stage == Stage::Connecting {
+            if let Some(error) = self.socket.take_error().map_err(|error| fault_of(&error))? {
+                return Err(fault_of(&error));
+            }
+            if self.socket.peer_addr().is_err() {
+                return Ok(Progress::Waits);
+            }
+            self.stage = Stage::Handshaking;
+        }
+        self.shake_hands()
+    }
+
+    fn shake_hands(&mut self) -> Result<Progress, Fault> {
+        self.flush();
+        if let Some((tls, required)) = &mut self.tls {
+            match tls.read_tls(&mut self.socket) {
+                Ok(0) => return Err(Fault::Tls),
+                Ok(_) => {}
+                Err(error) if is_passing(&error) => {}
+                Err(error) => return Err(fault_of(&error)),
+            }
+            if tls.process_new_packets().is_err() {
+                self.flush(); // An alert.
+                return Err(Fault::Tls);
+            }
+            if tls.is_handshaking() {
+                self.flush();
+                return Ok(Progress::Waits);
+            }
+            if required.is_some() && tls.alpn_protocol() != *required {
+                return Err(Fault::Tls);
+            }
+            self.flush();
+        }
+        self.stage = Stage::Open;
+        Ok(Progress::Opened)
+    }
+
+    fn waits_to_send(&self) -> bool {
+        self.stage == Stage::Connecting || self.tls.as_ref().is_some_and(|(tls, _)| tls.wants_write())
+    }
+}
+
+fn read_once(socket: &mut TcpStream, buffer: &mut [u8], take: &mut dyn FnMut(&[u8])) -> Result<bool, Fault> {
+    match socket.read(buffer) {
+        Ok(0) => Ok(false),
+        Ok(len) => {
+            take(&buffer[..len]);
+            Ok(true)
+        }
+        Err(error) if is_passing(&error) => Ok(true),
+        Err(error) => Err(fault_of(&error)),
+    }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+/// What an error of a socket means.
+fn fault_of(error: &io::Error) -> Fault {
+    match Errno::from_io_error(error) {
+        Some(Errno::CONNREFUSED) => Fault::Refused,
+        Some(Errno::CONNRESET | Errno::PIPE | Errno::CONNABORTED) => Fault::Reset,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM | Errno::ADDRNOTAVAIL) => {
+            Fault::NoSocket
+        }
+        _ => Fault::NotConnected,
+    }
+}
+
+/// The sockets of a load, by the number that the load knows them by.
+pub(crate) struct Sockets {
+    epoll: OwnedFd,
+    wires: Vec<Option<Wire>>,
+    events: Vec<Event>,
+    generation: u32,
+}
+
+impl Sockets {
+    pub(crate) fn new() -> anyhow::Result<Sockets> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        Ok(Sockets { epoll, wires: Vec::new(), events: Vec::with_capacity(EVENTS_MAX), generation: 0 })
+    }
+
+    /// Begins a connection.
+    pub(crate) fn dial(&mut self, number: usize, target: &Target) -> Result<(), Fault> {
+        let socket = connect(target.address).map_err(|error| fault_of(&error))?;
+        let tls = match &target.tls {
+            None => None,
+            Some(tls) => {
+                let connection = ClientConnection::new(Arc::clone(&tls.config), tls.name.clone());
+                Some((Box::new(connection.map_err(|_| Fault::Tls)?), tls.required))
+            }
+        };
+        self.generation = self.generation.wrapping_add(1);
+        let generation = self.generation;
+        let flags = EventFlags::IN | EventFlags::OUT;
+        epoll::add(&self.epoll, &socket, name(number, generation), flags)
+            .map_err(|error| fault_of(&error.into()))?;
+        if self.wires.len() <= number {
+            self.wires.resize_with(number + 1, || None);
+        }
+        self.wires[number] =
+            Some(Wire { socket, stage: Stage::Connecting, tls, generation, waits_for_room: true });
+        Ok(())
+    }
+
+    pub(crate) fn wire(&mut self, number: usize) -> Option<&mut Wire> {
+        self.wires.get_mut(number)?.as_mut()
+    }
+
+    /// Closes a connection.
+    pub(crate) fn close(&mut self, number: usize) {
+        if let Some(wire) = self.wires.get_mut(number) {
+            *wire = None;
+        }
+    }
+
+    /// Asks to be told when there is room to send, if something is to be sent, and not otherwise.
+    pub(crate) fn watch(&mut self, number: usize, has_output: bool) {
+        let Some(wire) = self.wires.get_mut(number).and_then(Option::as_mut) else { return };
+        let waits = has_output || wire.waits_to_send();
+        if std::mem::replace(&mut wire.waits_for_room, waits) == waits {
+            return;
+        }
+        let flags = if waits { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+        // It fails for want of kernel memory alone; the connection then times out.
+        let _ = epoll::modify(&self.epoll, &wire.socket, name(number, wire.generation), flags);
+    }
+
+    /// Connections that have something at once: how many.
+    pub(crate) fn poll(&mut self) -> anyhow::Result<usize> {
+        self.wait_for_events(Timespec { tv_sec: 0, tv_nsec: 0 })
+    }
+
+    /// Sleeps until a connection has something, for `time` at most, and perhaps less.
+    pub(crate) fn sleep(&mut self, time: Duration) -> anyhow::Result<usize> {
+        if time >= COARSE {
+            let millis = (time.as_nanos() / MILLISECOND - 1).min(1000);
+            let nanos = (millis % 1000 * MILLISECOND) as i64;
+            return self.wait_for_events(Timespec { tv_sec: (millis / 1000) as i64, tv_nsec: nanos });
+        }
+        let timeout = Timespec { tv_sec: 0, tv_nsec: time.as_nanos() as i64 };
+        match poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timeout)) {
+            Ok(0) | Err(Errno::INTR) => Ok(0),
+            Ok(_) => self.poll(),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn wait_for_events(&mut self, time: Timespec) -> anyhow::Result<usize> {
+        self.events.clear();
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), Some(&time)) {
+            Ok(count) => Ok(count),
+            Err(Errno::INTR) => Ok(0),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The connection of an event; `None` if it is gone.
+    pub(crate) fn event(&self, at: usize) -> Option<usize> {
+        let data = self.events.get(at)?.data.u64();
+        let (number, generation) = (data as u32 as usize, (data >> 32) as u32);
+        let wire = self.wires.get(number)?.as_ref()?;
+        (wire.generation == generation).then_some(number)
+    }
+}
+
+fn name(number: usize, generation: u32) -> EventData {
+    EventData::new_u64(u64::from(generation) << 32 | number as u64)
+}
+
+fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    socket.set_tcp_nodelay(true)?;
+    match socket.connect(&address.into()) {
+        Ok(()) => {}
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::INPROGRESS) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(socket.into())
+}

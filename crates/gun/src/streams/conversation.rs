@@ -1,0 +1,128 @@
+//! What is spoken on one connection, as a load sees it.
+
+use clock::Instant;
+
+use super::backlog::Backlog;
+use super::fault::Fault;
+use crate::answer::{AnswerHeader, is_looked_at};
+use crate::questions::Questions;
+use crate::tally::Tally;
+
+/// One connection's requests and answers. The order of calls is the load's: `begin` only while there is `room`, and nothing after an [`End`].
+pub(crate) trait Conversation {
+    /// How many requests may begin now.
+    fn room(&self) -> usize;
+
+    /// Requests without an answer.
+    fn under_way(&self) -> usize;
+
+    /// Takes a request, to be sent at the next `write`.
+    fn begin(&mut self, times: Times, asked: &mut Asked);
+
+    /// Takes what has come.
+    fn on_octets(&mut self, octets: &[u8], heard: &mut Heard<'_>) -> Option<End>;
+
+    /// The server has closed its side: how this connection ends.
+    fn on_close(&mut self, heard: &mut Heard<'_>) -> End;
+
+    /// Gives up requests that were begun at `limit` or before. Those that it can do without are counted by it; if the connection has to
+    /// end, that is the answer.
+    fn expire(&mut self, limit: Instant, heard: &mut Heard<'_>) -> Option<End>;
+
+    /// Whether there is something to be sent.
+    fn has_output(&self) -> bool;
+
+    /// Gives what is to be sent to `sink`, piece by piece, until it takes less than all of one.
+    fn write(&mut self, sink: &mut dyn FnMut(&[u8]) -> usize);
+}
+
+/// Since when a request is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Times {
+    /// When it was due.
+    pub(crate) due: Instant,
+    /// When a connection took it.
+    pub(crate) begun: Instant,
+}
+
+/// How a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// As it may.
+    InOrder,
+    /// By a fault. It costs all requests that are under way.
+    By(Fault),
+}
+
+/// What a load asks.
+pub(crate) struct Asked {
+    /// For DNS.
+    pub(crate) questions: Option<Questions>,
+    /// Questions that were begun.
+    pub(crate) number: u64,
+}
+
+impl Asked {
+    /// The next question, with its number.
+    pub(crate) fn next(&mut self) -> Option<Question> {
+        let questions = self.questions.as_mut()?;
+        let number = self.number;
+        self.number += 1;
+        Some(Question { index: questions.pick(), number })
+    }
+}
+
+/// A question of DNS that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Question {
+    /// Which it is.
+    pub(crate) index: u32,
+    /// How many were begun before it.
+    pub(crate) number: u64,
+}
+
+/// Where answers go.
+pub(crate) struct Heard<'l> {
+    pub(crate) now: Instant,
+    pub(crate) tally: &'l mut Tally,
+    pub(crate) questions: Option<&'l Questions>,
+    pub(crate) backlog: &'l mut Backlog,
+}
+
+impl Heard<'_> {
+    /// A whole answer.
+    pub(crate) fn answered(&mut self, times: Times, code: u16, octets: u64) {
+        self.tally.on_answer(times.due, self.now, code);
+        self.tally.counts_mut().octets += octets;
+    }
+
+    /// A message of DNS. `end` finds the question that an ID belongs to, and ends it.
+    pub(crate) fn message(&mut self, message: &[u8], end: impl FnOnce(u16) -> Option<(Times, Question)>) {
+        let Some(header) = AnswerHeader::read(message) else {
+            self.tally.counts_mut().malformed += 1;
+            return;
+        };
+        let Some((times, question)) = end(header.id) else {
+            self.tally.counts_mut().unexpected += 1;
+            return;
+        };
+        let repeats = |questions: &Questions| questions.is_repeated(question.index, question.number, message);
+        if is_looked_at(question.number) && !self.questions.is_some_and(repeats) {
+            self.tally.counts_mut().mismatched += 1;
+            return;
+        }
+        self.answered(times, header.rcode(), message.len() as u64);
+        self.tally.counts_mut().truncated += u64::from(header.is_cut());
+    }
+
+    /// A request that the server said it does not look at: it is asked again.
+    pub(crate) fn again(&mut self, times: Times) {
+        self.tally.on_unsent();
+        self.backlog.put_back(times.due);
+    }
+
+    /// Requests that a fault cost.
+    pub(crate) fn fault(&mut self, fault: Fault, times: usize) {
+        self.tally.on_fault(fault.name(), times as u64);
+    }
+}

@@ -1,0 +1,41 @@
+//! What goes wrong with connections.
+
+/// Why a request got no answer, or a connection ended that should not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nobody listens there.
+    Refused,
+    /// There was no connection in time, or no way to the server.
+    NotConnected,
+    /// The own system had no descriptor or no port left.
+    NoSocket,
+    /// TLS found no common ground, or the certificate is not trusted.
+    Tls,
+    /// A reset ended the connection.
+    Reset,
+    /// The server ended the connection before its answer, or amid it.
+    ClosedEarly,
+    /// What came is not what is spoken.
+    NotTheProtocol,
+    /// There was no answer in time.
+    TimedOut,
+    /// The server reset a stream of HTTP/2.
+    StreamReset,
+}
+
+impl Fault {
+    /// What is counted, for people and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::Refused => "connections refused",
+            Fault::NotConnected => "connections not made in time",
+            Fault::NoSocket => "sockets refused by the system",
+            Fault::Tls => "TLS handshakes failed",
+            Fault::Reset => "reset",
+            Fault::ClosedEarly => "closed early",
+            Fault::NotTheProtocol => "answers that are not in the protocol",
+            Fault::TimedOut => "timed out",
+            Fault::StreamReset => "streams reset",
+        }
+    }
+}

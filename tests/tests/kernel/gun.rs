@@ -1,0 +1,96 @@
+//! `sidestep gun` over connections of the loopback interface: DNS over TCP, TLS and HTTPS, and what Ctrl-C does.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use lab::{Directory, Zone, sidestep_binary};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tests::{Serving, command, make_certificate};
+
+/// Nothing here takes longer, on a machine that does other work too.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Questions of a load.
+const QUESTIONS: u64 = 200;
+
+/// A server, and its addresses for TLS and HTTPS.
+fn serve() -> (Serving, [SocketAddr; 2]) {
+    let directory = Directory::new().unwrap();
+    make_certificate(&directory, "ns.test");
+    let zone = Zone::sample().file.display().to_string();
+    let any = "[\"127.0.0.1:0\"]";
+    let config = format!(
+        "[[zone]]\nfile = \"{zone}\"\n[encrypted]\ncertificate = \"certificate.pem\"\nkey = \"key.pem\"\n\
+         tls = {any}\nhttps = {any}\n"
+    );
+    let config = directory.write("dns.toml", &config).unwrap().display().to_string();
+    let serving = Serving::start_in(directory, &["--config", &config], &[]);
+    let addresses = ["tls://", "https://"].map(|protocol| {
+        let address = serving.ready.split_whitespace().find_map(|word| word.strip_prefix(protocol));
+        address.unwrap().trim_end_matches(',').parse().unwrap()
+    });
+    (serving, addresses)
+}
+
+#[test]
+fn questions_over_tcp_tls_and_https_are_answered_and_matched() {
+    let (serving, [tls, https]) = serve();
+    let trust = serving.directory.path().join("certificate.pem").display().to_string();
+    for (transport, server) in [("tcp", serving.v4), ("tls", tls), ("https", https)] {
+        for (name, code) in [("mail.example.com", "0"), ("{random}.example.com", "3")] {
+            let (server, rate) = (server.to_string(), QUESTIONS.to_string());
+            let words = ["gun", "dns", &server, "--transport", transport, "--name", name, "--rate", &rate];
+            let more =
+                ["--ports", "4", "--pipeline", "16", "--duration", "1s", "--timeout", "60s", "--json", "-"];
+            let output = command(&[&words[..], &more, &["--ca", &trust]].concat());
+            assert!(output.status.success(), "{transport}: {}", String::from_utf8_lossy(&output.stderr));
+            let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+            let load = &report["loads"][0];
+            assert_eq!(load["counts"]["sent"], QUESTIONS, "{transport} {name}: {report}");
+            assert_eq!(load["rcodes"][code], QUESTIONS, "{transport} {name}: {report}");
+            let counts = ["mismatched", "unexpected", "malformed", "unsent"];
+            assert!(counts.iter().all(|count| load["counts"][count] == 0), "{transport} {name}: {report}");
+            assert_eq!(
+                (load["lost"].as_u64(), &load["faults"]),
+                (Some(0), &serde_json::json!({})),
+                "{report}"
+            );
+        }
+    }
+}
+
+/// A server of HTTP that answers one connection, and says when it has answered first.
+fn answer_one_connection() -> (SocketAddr, mpsc::Receiver<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (answered, first) = mpsc::channel();
+    std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let mut request = [0; 4096];
+        while client.read(&mut request).is_ok_and(|len| len > 0) {
+            let answer = client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+            if answer.is_err() || answered.send(()).is_err() {
+                return;
+            }
+        }
+    });
+    (address, first)
+}
+
+#[test]
+fn a_load_that_is_interrupted_says_what_was_measured() {
+    let (server, answered) = answer_one_connection();
+    let url = format!("http://{server}/");
+    let mut command = Command::new(sidestep_binary());
+    command.args(["gun", "http", &url, "--connections", "1", "--rate", "50", "--duration", "1h"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    // The second one is asked for when the first one was read.
+    (0..2).for_each(|_| answered.recv_timeout(PATIENCE).unwrap());
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("codes     200 "), "{said}");
+}
