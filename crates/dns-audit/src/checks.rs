@@ -150,6 +150,16 @@ macro_rules! checks {
     };
 }
 
+/// Whether the resolver serves this host, and resolves names of the audit zone. It stands apart from [`ALL`]: it takes no points, as there are none
+/// where it is bad, and all probes judge it.
+pub static SERVICE: Check = Check {
+    id: "service",
+    title: "Names of the audit zone are resolved",
+    meaning: "Nothing else can be said of this resolver: it is down, is not meant for this host, or does not reach the zone.",
+    reference: "",
+    weight: 0,
+};
+
 checks! {
     STALE_REACHABLE = "stale.reachable", 25, "Expired data while the authority answers", "RFC 8767, 4 and 5",
         "Users reach servers that the owner has left: sites that have moved are down for them, and mail goes astray.";

@@ -5,6 +5,7 @@
 //! | [`authority`] | the audit zone: every name says how its answers behave, so that the authority remembers nothing but who asked |
 //! | [`plan`] | a probe's questions, and when each is asked |
 //! | [`transcript`] | what became of them |
+//! | [`presence`] | when the authority was surely there |
 //! | [`checks`] | what is judged, why it matters, and where it is written |
 //! | [`probes`] | a plan and a judge each |
 //! | [`report`] | findings put together: score, comparison, text, HTML |
@@ -18,6 +19,7 @@ pub mod checks;
 pub mod edns;
 pub mod networks;
 pub mod plan;
+pub mod presence;
 pub mod probes;
 pub mod report;
 pub mod transcript;

@@ -39,12 +39,13 @@ impl std::fmt::Display for Network {
     }
 }
 
-/// Whether nobody outside of a site has this address (RFC 1918, RFC 4193, loopback, link-local).
+/// Whether nobody outside of a site has this address (RFC 1918, RFC 4193, loopback, link-local), or it is shared by the clients of a provider (RFC 6598).
 #[must_use]
 pub fn is_private(address: IpAddr) -> bool {
-    match address {
+    match address.to_canonical() {
         IpAddr::V4(address) => {
             address.is_private()
+                || address.octets()[0] == 100 && address.octets()[1] & 0xc0 == 64
                 || address.is_loopback()
                 || address.is_link_local()
                 || address.is_unspecified()

@@ -1,6 +1,6 @@
 //! What became of a plan's questions, and how a judge reads it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use dns_message::{Malformed, Message, Question, Record};
 use dns_wire::header::flag;
@@ -10,9 +10,13 @@ use crate::authority::{Entry, Spec, made_ms};
 use crate::checks::shortened;
 use crate::edns;
 use crate::plan::{Options, Step};
+use crate::presence::Presence;
 
 /// What a resolver says of itself, in octets.
 pub(crate) const TEXT_MAX: usize = 200;
+
+/// By how much the authority's clock may be misread.
+const CLOCK_SLACK_MS: u64 = 1000;
 
 /// What became of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,14 +50,16 @@ pub struct Exchange {
 pub struct Transcript<'a> {
     /// Who was asked.
     pub target: SocketAddr,
+    /// The address of this host that asked, as far as it is known. Others may see another one, where addresses are translated.
+    pub client: Option<IpAddr>,
     /// When the plan began, by the authority's clock.
     pub start_ms: u64,
     /// In the order in which they were sent.
     pub exchanges: Vec<Exchange>,
     /// What the authority logged, or why that is not known.
     pub log: Result<Vec<Entry>, String>,
-    /// When the authority itself did not answer, although it was asked again: from when to when, by its clock. `None` if it was not asked.
-    pub absences: Option<Vec<(u64, u64)>>,
+    /// When the authority was there, as others than this resolver saw it.
+    pub presence: Presence,
     /// What the plan was made with.
     pub options: &'a Options,
     /// Where addresses are looked up.
@@ -227,6 +233,15 @@ impl Exchange {
         let made = reply.addresses().map(|record| made_ms(&record.rdata, &spec, self.came_ms()));
         let made_ms = made.collect::<Option<Vec<u64>>>()?.into_iter().min()?;
         Some(Dated { age_ms: self.sent_ms.saturating_sub(made_ms), made_ms, ttl: record.ttl })
+    }
+
+    /// When the authority made an address for this question: a sign that it was there, and that the resolver reached it. `None` for what the
+    /// resolver had before.
+    #[must_use]
+    pub fn authority_seen_ms(&self) -> Option<u64> {
+        let dated = self.dated()?;
+        (dated.age_ms <= CLOCK_SLACK_MS && dated.made_ms <= self.came_ms() + CLOCK_SLACK_MS)
+            .then_some(dated.made_ms)
     }
 
     /// The addresses of the answer that the authority did not make for this name.

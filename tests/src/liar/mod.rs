@@ -5,7 +5,7 @@ mod cache;
 mod servers;
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use dns_audit::authority::{Asked, Behaviour, Log, Signature, Spec, Subnet, Via, Zone};
 use dns_audit::edns;
@@ -139,15 +139,26 @@ pub enum Fault {
     Refuses,
     /// It resolves nothing.
     FailsAll,
+    /// A name of the world outside does not exist.
+    HidesName,
+    /// No name exists.
+    DeniesAll,
+    /// One name in four does not exist.
+    DeniesSome,
+    /// 203.0.113.0/24 is everybody's client subnet.
+    FixedSubnet,
+    /// A client's subnet is passed on, but for some of its bits: no fault but for the first.
+    ShortensSubnet,
 }
 
 /// Those that pass a client's subnet on.
-const PASSES_SUBNET: [Fault; 5] = [
+const PASSES_SUBNET: [Fault; 6] = [
     Fault::IgnoresScope,
     Fault::IgnoresScopeOfSix,
     Fault::NeverReuses,
     Fault::KeepsApart,
     Fault::PassesSubnet,
+    Fault::ShortensSubnet,
 ];
 
 /// A name outside of the audit zone, and its address.
@@ -156,6 +167,8 @@ pub const WORLD: (&str, Ipv4Addr) = ("www.example.", Ipv4Addr::new(198, 51, 100,
 /// Where its questions come from, and where those of one abroad do.
 pub const EGRESS: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 53)), IpAddr::V4(Ipv4Addr::new(198, 51, 100, 53))];
+/// A network that none of its clients is in.
+const FIXED: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 0);
 /// Where its clients are.
 const CLIENT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 0);
 /// The address that it lies with.
@@ -266,7 +279,7 @@ impl Liar {
     }
 
     fn is_deaf(&self, name: Name<'_>, via: Via) -> bool {
-        let number = name.labels().find_map(Spec::parse).map_or(0, |spec| spec.number);
+        let number = number_of(name);
         match self.fault {
             Some(Fault::Silent) => true,
             Some(Fault::Unencrypted) => via > Via::Tcp,
@@ -297,6 +310,9 @@ impl Liar {
             }
             Some(Fault::Refuses) => Some(fails(Rcode::Refused)),
             Some(Fault::FailsAll) => Some(fails(Rcode::ServFail)),
+            Some(Fault::DeniesAll) => Some(fails(Rcode::NxDomain)),
+            Some(Fault::DeniesSome) if number_of(name) % 4 == 3 => Some(fails(Rcode::NxDomain)),
+            Some(Fault::HidesName) if is_world => Some(fails(Rcode::NxDomain)),
             _ if is_world && query.qtype != Rtype::A => Some(Answer::default()),
             Some(Fault::Hijacks) if is_world => Some(answers(Rtype::A, &LIE)),
             _ if is_world => Some(answers(Rtype::A, &WORLD.1.octets())),
@@ -471,6 +487,8 @@ impl Liar {
         let client = |source| Subnet { address: CLIENT.into(), source, scope: 0 };
         let subnet = match self.fault {
             Some(Fault::LoopbackSubnet) => Some(loopback),
+            Some(Fault::FixedSubnet) => Some(Subnet { address: FIXED.into(), source: 24, scope: 0 }),
+            Some(Fault::ShortensSubnet) => subnet.map(shortened),
             Some(Fault::IgnoresOptOut) => Some(client(24)),
             Some(Fault::TellsWhole) => Some(client(32)),
             _ => subnet,
@@ -510,7 +528,8 @@ impl Liar {
         if self.has(Fault::FiltersPrivate) && spec.is_some_and(|spec| spec.is_private) {
             answer.answers.clear();
         }
-        let is_unknown = name.labels().any(|label| label == b"u");
+        let is_number = |octets: &[u8]| !octets.is_empty() && octets.iter().all(u8::is_ascii_digit);
+        let is_unknown = name.labels().any(|label| label.strip_prefix(b"u").is_some_and(is_number));
         let is_bad = spec.is_some_and(|spec| spec.signature != Signature::Good)
             || is_unknown && self.has(Fault::FailsUnknown);
         answer.is_authentic = !self.has(Fault::NeverValidates) && !is_unknown;
@@ -564,6 +583,25 @@ impl Liar {
             add_to_count(&mut reply, 2, 1);
         }
         reply
+    }
+}
+
+/// The number of a probe's name.
+fn number_of(name: Name<'_>) -> u32 {
+    name.labels().find_map(Spec::parse).map_or(0, |spec| spec.number)
+}
+
+/// A client subnet of 16 or 32 bits.
+fn shortened(subnet: Subnet) -> Subnet {
+    match subnet.address {
+        IpAddr::V4(own) => {
+            let address = Ipv4Addr::from_bits(own.to_bits() >> 16 << 16);
+            Subnet { address: address.into(), source: subnet.source.min(16), ..subnet }
+        }
+        IpAddr::V6(own) => {
+            let address = Ipv6Addr::from_bits(own.to_bits() >> 96 << 96);
+            Subnet { address: address.into(), source: subnet.source.min(32), ..subnet }
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use dns_audit::transcript::Reply;
 use dns_sign::KeySet;
 use dns_wire::{NameBuf, Rtype};
 use lab::{Child, Directory, sidestep_binary};
+use tests::mmdb::{Value, mmdb};
 use tests::{Fault, Liar, Upstream, command};
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -182,6 +183,95 @@ fn receive_post(listener: &TcpListener) -> String {
     request
 }
 
+/// The whole page of metrics.
+fn metrics(address: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    page
+}
+
+fn metrics_address(process: &mut Child) -> String {
+    let ready = process.wait_for_line("ready: metrics at http://", PATIENCE).unwrap();
+    ready.split("http://").nth(1).unwrap().split('/').next().unwrap().to_owned()
+}
+
+/// The directory of the history goes away while the watch runs: each round is looked at all the same, and nothing is told twice.
+#[test]
+fn a_watch_goes_on_without_its_history_and_says_so_in_its_log_its_metrics_and_its_exit_status() {
+    let (served, directory) = (Served::start(), Directory::new().unwrap());
+    served.suffer(Some(Fault::RewritesMissing));
+    let folder = directory.path().join("histories");
+    std::fs::create_dir(&folder).unwrap();
+    let history = folder.join("history.db").display().to_string();
+    let words = ["--only", "integrity", "--history", &history, "--metrics", "127.0.0.1:0", "--every", "1"];
+    let words = served.words("watch", &words);
+    let mut process = Child::spawn("sidestep", Command::new(sidestep_binary()).args(words)).unwrap();
+    let address = metrics_address(&mut process);
+    process.wait_for_line("round 1: 1 changes", PATIENCE).unwrap();
+    let page = metrics(&address);
+    assert!(
+        page.contains("sidestep_audit_history_written 1") && page.contains("history_errors_total 0"),
+        "{page}"
+    );
+    std::fs::remove_dir_all(&folder).unwrap();
+    process.wait_for_line("the file was deleted or replaced, and no new one can be made", PATIENCE).unwrap();
+    process.wait_for_line("round 4: 0 changes", PATIENCE).unwrap();
+    let page = metrics(&address);
+    assert!(page.contains("sidestep_audit_history_written 0"), "{page}");
+    std::fs::create_dir(&folder).unwrap();
+    process.wait_for_line("rounds are written again", PATIENCE).unwrap();
+    process.signal(rustix::process::Signal::TERM);
+    assert_eq!(process.wait(PATIENCE).unwrap().code(), Some(1));
+    let said = process.output();
+    assert_eq!(said.matches("integrity.missing: new -> BAD").count(), 1, "{said}");
+    assert_eq!(said.matches("no new one can be made").count(), 1, "it is told once, not each round: {said}");
+}
+
+/// A history has resolvers that are not in the list any more.
+#[test]
+fn a_resolver_that_is_taken_off_the_list_leaves_the_metrics() {
+    let (gone, served, directory) = (Served::start(), Served::start(), Directory::new().unwrap());
+    let history = directory.path().join("history.db").display().to_string();
+    let words = ["--only", "latency", "--history", &history];
+    let output = gone.run("watch", &[&words[..], &["--rounds", "1", &served.address.to_string()]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let words = served.words("watch", &[&words[..], &["--metrics", "127.0.0.1:0"]].concat());
+    let mut process = Child::spawn("sidestep", Command::new(sidestep_binary()).args(words)).unwrap();
+    let page = metrics(&metrics_address(&mut process));
+    // Before its first round has ended: what the history says.
+    assert!(page.contains(&format!("resolver=\"{}\"", served.address)), "{page}");
+    assert!(!page.contains(&gone.address.to_string()), "{page}");
+}
+
+/// The resolver fails for all names of the audit zone. That is bad if the authority was there, and says nothing of the resolver if nobody knows.
+#[test]
+fn a_watch_blames_a_resolver_that_resolves_nothing_only_where_the_authority_is_there() {
+    let words = ["dns", "audit", "authority", "--zone", "probe.example", "--listen", "127.0.0.1:0"];
+    let mut authority = Child::spawn("sidestep", Command::new(sidestep_binary()).args(words)).unwrap();
+    let ready = authority.wait_for_line("ready: audit zone", PATIENCE).unwrap();
+    let address = ready.rsplit(' ').next().unwrap().to_owned();
+    let (served, directory) = (Served::start(), Directory::new().unwrap());
+    served.suffer(Some(Fault::FailsAll));
+    for (more, status, told) in [
+        (&[][..], 0, ""),
+        (
+            &["--authority", &address],
+            2,
+            "service: new -> BAD: it resolves no name of the audit zone: SERVFAIL",
+        ),
+    ] {
+        let history = directory.path().join(format!("history-{status}")).display().to_string();
+        let words = ["--only", "latency", "--history", &history, "--rounds", "1"];
+        let output = served.run("watch", &[&words[..], more].concat());
+        let (said, log) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(status), "{said}{log}");
+        assert_eq!((said.contains(told), said.lines().count()), (true, usize::from(status > 0)), "{said}");
+        assert!(log.contains("1 of 1 resolvers could not be tested"), "{log}");
+    }
+}
+
 #[test]
 fn a_watch_has_metrics_of_each_resolver() {
     let (served, directory) = (Served::start(), Directory::new().unwrap());
@@ -189,8 +279,7 @@ fn a_watch_has_metrics_of_each_resolver() {
     let words =
         served.words("watch", &["--only", "latency", "--history", &history, "--metrics", "127.0.0.1:0"]);
     let mut process = Child::spawn("sidestep", Command::new(sidestep_binary()).args(words)).unwrap();
-    let ready = process.wait_for_line("ready: metrics at http://", PATIENCE).unwrap();
-    let address = ready.split("http://").nth(1).unwrap().split('/').next().unwrap().to_owned();
+    let address = metrics_address(&mut process);
     let sample = format!("sidestep_audit_score{{resolver=\"{}\"}} ", served.address);
     let has_points = |page: &str| {
         let points = page.lines().find_map(|line| line.strip_prefix(&sample)?.parse::<u32>().ok());
@@ -198,10 +287,7 @@ fn a_watch_has_metrics_of_each_resolver() {
     };
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let mut stream = TcpStream::connect(&address).unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-        let mut page = String::new();
-        stream.read_to_string(&mut page).unwrap();
+        let page = metrics(&address);
         if has_points(&page) {
             break;
         }
@@ -342,7 +428,7 @@ fn few_descriptors_are_no_fault_of_a_resolver() {
     let report: Report = serde_json::from_slice(&output.stdout).unwrap();
     let good = report.resolvers.iter().find(|own| own.resolver == served.address.to_string()).unwrap();
     let verdicts: Vec<Verdict> = good.findings.iter().map(|finding| finding.verdict).collect();
-    assert_eq!((verdicts, report.resolvers.len()), (vec![Verdict::Good; 2], 4), "{report:?}");
+    assert_eq!((verdicts, report.resolvers.len()), (vec![Verdict::Good; 3], 4), "{report:?}");
 }
 
 /// Strangers are held back by the address, and what is beyond is dropped or cut.
@@ -463,12 +549,119 @@ fn servers_at_one_address_are_told_apart_by_their_ports() {
     }
 }
 
+/// Two servers of the authority are asked as if they were resolvers: both are asked by this host.
+#[test]
+fn resolvers_that_ask_from_one_address_are_named() {
+    let words = ["dns", "audit", "authority", "--zone", "probe.example", "--listen", "127.0.0.1:0"];
+    let mut command = Command::new(sidestep_binary());
+    command.args(words).args(["--listen", "127.0.0.1:0"]);
+    let mut authority = Child::spawn("sidestep", &mut command).unwrap();
+    let ready = authority.wait_for_line("ready: audit zone", PATIENCE).unwrap();
+    let servers: Vec<&str> = ready.rsplit(' ').take(2).map(|word| word.trim_end_matches(',')).collect();
+    for (total_rate, lines) in [("100", 0), ("200", 1)] {
+        let words = [
+            "dns",
+            "audit",
+            "probe",
+            "--zone",
+            "probe.example",
+            "--plain",
+            "--only",
+            "latency",
+            "--samples",
+            "4",
+        ];
+        let mut command = Command::new(sidestep_binary());
+        command.args(words).args(["--rate", "100", "--total-rate", total_rate, "--authority", servers[0]]);
+        let said = text(&command.args(&servers).output().unwrap().stderr);
+        assert_eq!(said.matches("both ask the authority from 127.0.0.1").count(), lines, "{said}");
+    }
+}
+
 #[test]
 fn a_probe_that_is_named_twice_runs_once() {
     let output = Served::start().run("probe", &["--only", "latency,latency", "--json"]);
     let report: Report = serde_json::from_slice(&output.stdout).unwrap();
     let checks = report.resolvers[0].findings.iter().map(|finding| &finding.check);
     assert_eq!(checks.filter(|check| *check == "latency.hot").count(), 1, "{report:?}");
+}
+
+/// The authority is asked as if it were a resolver: who asks it is this host.
+#[test]
+fn databases_of_several_shapes_say_who_asks() {
+    let words = ["dns", "audit", "authority", "--zone", "probe.example", "--listen", "127.0.0.1:0"];
+    let mut authority = Child::spawn("sidestep", Command::new(sidestep_binary()).args(words)).unwrap();
+    let ready = authority.wait_for_line("ready: audit zone", PATIENCE).unwrap();
+    let (address, directory) = (ready.rsplit(' ').next().unwrap().to_owned(), Directory::new().unwrap());
+    let place = |code| Value::Map(vec![("iso_code", Value::Text(code))]);
+    let path = |name: &str, data: &[u8]| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, data).unwrap();
+        path.display().to_string()
+    };
+    let file = |name: &str, fields: Vec<(&'static str, Value)>| {
+        path(name, &mmdb(&[("127.0.0.0", 8, Value::Map(fields))]))
+    };
+    let country = file("country", vec![("country", place("DE"))]);
+    let systems = file(
+        "systems",
+        vec![
+            ("autonomous_system_number", Value::Number(64496)),
+            ("autonomous_system_organization", Value::Text("Example")),
+        ],
+    );
+    let city = Value::Map(vec![("names", Value::Map(vec![("en", Value::Text("Vienna"))]))]);
+    let city = file("city", vec![("city", city), ("country", place("AT"))]);
+    let flat = file("flat", vec![("asn", Value::Text("AS64497")), ("country", Value::Text("US"))]);
+    let run = |databases: &[&str]| {
+        let words = [
+            "dns",
+            "audit",
+            "probe",
+            "--zone",
+            "probe.example",
+            "--plain",
+            "--samples",
+            "4",
+            "--rate",
+            "100",
+        ];
+        let databases = databases.iter().flat_map(|path| ["--mmdb", path]);
+        let more = ["--only", "who", "--json", "--authority", &address, &address];
+        Command::new(sidestep_binary()).args(words).args(databases).args(more).output().unwrap()
+    };
+    for (databases, wanted) in [
+        (&[&*country][..], "127.0.0.1 DE: "),
+        (&[&systems], "127.0.0.1 AS64496 Example: "),
+        (&[&city], "127.0.0.1 AT: "),
+        (&[&flat], "127.0.0.1 AS64497 US: "),
+        (&[&systems, &country], "127.0.0.1 AS64496 Example DE: "),
+    ] {
+        let output = run(databases);
+        let report: Report = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)));
+        let findings = &report.resolvers[0].findings;
+        let egress = findings.iter().find(|finding| finding.check == "who.egress").unwrap();
+        assert!(egress.evidence.iter().any(|line| line.starts_with(wanted)), "{wanted}: {egress:?}");
+    }
+    let whole = std::fs::read(&country).unwrap();
+    let useless = file("useless", vec![("isp", Value::Text("Example"))]);
+    let mut bent = whole.clone();
+    bent[..4].fill(0xff); // The first branch of the tree leads out of the file.
+    for (database, wanted) in [
+        (path("empty", b""), "database "),
+        (path("text", b"country,DE\n"), "database "),
+        (path("cut", &whole[..whole.len() / 2]), "database "),
+        (path("bent", &bent), "database "),
+        (useless, "it has neither autonomous systems nor countries; its type is Test"),
+    ] {
+        let output = run(&[&database]);
+        let said = text(&output.stderr);
+        assert!(
+            !output.status.success() && said.contains(wanted) && said.contains(&database),
+            "{database}: {said}"
+        );
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use tests::Fault;
 use crate::simulated::{Conditions, findings, findings_under};
 
 /// Fault, the check that sees it, and how that ends.
-const FAULTS: [(Fault, &str, Verdict); 74] = [
+const FAULTS: [(Fault, &str, Verdict); 82] = [
     (Fault::ServesExpired, "stale.reachable", Verdict::Bad),
     (Fault::ServesExpired, "flush.way", Verdict::Notice),
     (Fault::NeverRefreshes, "stale.refresh", Verdict::Bad),
@@ -42,6 +42,11 @@ const FAULTS: [(Fault, &str, Verdict); 74] = [
     (Fault::PassesSubnet, "who.reuse", Verdict::Good),
     (Fault::PassesSubnet, "who.opt-out", Verdict::Good),
     (Fault::IgnoresOptOut, "who.opt-out", Verdict::Bad),
+    (Fault::FixedSubnet, "who.subnet", Verdict::Bad),
+    (Fault::FixedSubnet, "who.opt-out", Verdict::Bad),
+    (Fault::ShortensSubnet, "who.passed", Verdict::Notice),
+    (Fault::ShortensSubnet, "who.scope", Verdict::Good),
+    (Fault::ShortensSubnet, "who.reuse", Verdict::Good),
     (Fault::TellsWhole, "who.subnet", Verdict::Bad),
     (Fault::TellsWhole, "who.opt-out", Verdict::Bad),
     (Fault::Abroad, "who.lines", Verdict::Bad),
@@ -63,7 +68,9 @@ const FAULTS: [(Fault, &str, Verdict); 74] = [
     (Fault::ChangesToNear, "integrity.address", Verdict::Bad),
     (Fault::AppendsAddress, "integrity.address", Verdict::Bad),
     (Fault::PrependsAddress, "integrity.address", Verdict::Bad),
+    (Fault::DeniesSome, "integrity.address", Verdict::Bad),
     (Fault::Hijacks, "integrity.names", Verdict::Bad),
+    (Fault::HidesName, "integrity.names", Verdict::Bad),
     (Fault::NeverValidates, "integrity.valid", Verdict::Notice),
     (Fault::NeverValidates, "integrity.bogus", Verdict::Bad),
     (Fault::NeverValidates, "integrity.expired", Verdict::Bad),
@@ -84,11 +91,13 @@ const FAULTS: [(Fault, &str, Verdict); 74] = [
     (Fault::Silent, "integrity.open", Verdict::Good),
     (Fault::Refuses, "integrity.open", Verdict::Good),
     (Fault::FailsAll, "integrity.open", Verdict::Good),
+    (Fault::DeniesAll, "integrity.open", Verdict::Good),
 ];
 /// Checks that take no points and say the same of all resolvers but for the words.
 const INFORMATION: [&str; 1] = ["ttl.prefetch"];
 /// Faults that are none where this host is not among the resolver's clients.
-const TO_STRANGERS: [Fault; 4] = [Fault::Open, Fault::Silent, Fault::Refuses, Fault::FailsAll];
+const TO_STRANGERS: [Fault; 5] =
+    [Fault::Open, Fault::Silent, Fault::Refuses, Fault::FailsAll, Fault::DeniesAll];
 
 /// What all probes find.
 fn all(fault: Option<Fault>) -> Vec<Finding> {
@@ -121,18 +130,21 @@ fn a_good_resolver_is_good_by_every_check() {
 
 #[test]
 fn each_fault_is_found_by_its_check() {
+    let mut missed = Vec::new();
     for (fault, check, verdict) in FAULTS {
         let probe = probes::by_name(check.split('.').next().unwrap()).unwrap();
         let is_outside = TO_STRANGERS.contains(&fault);
         let findings =
             findings_under(probe, &Conditions { fault: Some(fault), is_outside, ..Conditions::default() });
-        let own: Vec<Finding> = findings.iter().filter(|finding| finding.check == check).cloned().collect();
-        assert!(
-            own.first().is_some_and(|finding| finding.verdict == verdict),
-            "{fault:?} {check}: {}",
-            show(&findings)
-        );
+        let own = findings.iter().find(|finding| finding.check == check);
+        if own.is_none_or(|finding| finding.verdict != verdict) {
+            missed.push(format!(
+                "{fault:?} {check} is not {verdict:?}: {}",
+                show(&own.cloned().into_iter().collect::<Vec<_>>())
+            ));
+        }
     }
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
 }
 
 #[test]
@@ -180,8 +192,11 @@ fn an_authority_that_dies_is_no_fault_of_the_resolver() {
                 let death = Some((after_ms, is_known));
                 let findings = all_under(&Conditions { fault, death, ..Conditions::default() });
                 let is_odd = |finding: &&Finding| {
-                    // What it does while a name has no authority is looked at, and seen.
-                    let is_seen = fault.is_some() && finding.check == "stale.outage";
+                    // What it does while a name has no authority is looked at, and seen. The removed name was seen, and the authority after it.
+                    let is_seen = fault.is_some() && finding.check == "stale.outage"
+                        || fault == Some(Fault::KeepsRemoved)
+                            && finding.check == "stale.gone"
+                            && after_ms > 9500;
                     matches!(finding.verdict, Verdict::Bad | Verdict::Notice) && !is_seen
                 };
                 let odd: Vec<Finding> = findings.iter().filter(is_odd).cloned().collect();
@@ -192,6 +207,48 @@ fn an_authority_that_dies_is_no_fault_of_the_resolver() {
         }
     }
     assert!(tested > 100, "{tested} findings name the authority");
+}
+
+/// What was sure before the authority died stays sure, whether the probe can ask the authority itself or not.
+#[test]
+fn what_was_seen_before_the_authority_died_is_kept() {
+    let probe = probes::by_name("stale").unwrap();
+    let verdict = |fault, check: &str, death| {
+        let findings =
+            findings_under(probe, &Conditions { fault: Some(fault), death, ..Conditions::default() });
+        findings.into_iter().find(|finding| finding.check == check).map(|finding| finding.verdict)
+    };
+    for is_known in [true, false] {
+        let dies = |after_ms| Some((after_ms, is_known));
+        for (check, fault) in [
+            ("stale.reachable", Fault::NeverRefreshes),
+            ("stale.refresh", Fault::NeverRefreshes),
+            ("stale.gone", Fault::KeepsRemoved),
+        ] {
+            assert_eq!(verdict(fault, check, dies(13_000)), Some(Verdict::Bad), "{check}, known {is_known}");
+            assert_eq!(
+                verdict(fault, check, dies(7000)),
+                Some(Verdict::Unknown),
+                "{check}, known {is_known}"
+            );
+        }
+        assert_eq!(verdict(Fault::NeverRecovers, "stale.recovery", dies(13_000)), Some(Verdict::Unknown));
+    }
+}
+
+/// Without the authority's address its own answers to questions for new names show that it is there.
+#[test]
+fn faults_of_time_are_found_without_the_address_of_the_authority() {
+    for (fault, check, verdict) in FAULTS {
+        let probe = check.split('.').next().unwrap();
+        if !["stale", "flush", "ttl"].contains(&probe) {
+            continue;
+        }
+        let conditions = Conditions { fault: Some(fault), is_unseen: true, ..Conditions::default() };
+        let findings = findings_under(probes::by_name(probe).unwrap(), &conditions);
+        let is_found = findings.iter().any(|finding| finding.check == check && finding.verdict == verdict);
+        assert!(is_found, "{fault:?} {check}: {}", show(&findings));
+    }
 }
 
 /// What is fetched for a question is fresh, however late it arrives, and nothing is compared with what had not come yet.
@@ -211,26 +268,56 @@ fn a_slow_way_is_no_finding_but_of_latency() {
     }
 }
 
-/// Of who does not serve this host nothing is said, but that it does not.
+/// Of who does not serve this host nothing is said, but that it does not; and that only where the authority was there.
 #[test]
 fn a_resolver_that_does_not_serve_this_host_has_no_verdicts() {
     for (fault, reason) in [
-        (Fault::Silent, "not tested: it answers nothing"),
-        (Fault::Refuses, "not tested: it refuses this host"),
-        (Fault::FailsAll, "not tested: it resolves no name of the audit zone: SERVFAIL"),
+        (Fault::Silent, "it answers nothing"),
+        (Fault::Refuses, "it refuses this host"),
+        (Fault::FailsAll, "it resolves no name of the audit zone: SERVFAIL"),
+        (Fault::DeniesAll, "it denies all names of the audit zone: NXDOMAIN"),
     ] {
-        for is_outside in [false, true] {
-            let findings = all_under(&Conditions { fault: Some(fault), is_outside, ..Conditions::default() });
-            let (open, others): (Vec<Finding>, Vec<Finding>) =
-                findings.into_iter().partition(|finding| finding.check == "integrity.open");
+        for (is_outside, is_unseen) in [(false, false), (true, false), (false, true)] {
+            let conditions =
+                Conditions { fault: Some(fault), is_outside, is_unseen, ..Conditions::default() };
+            let (own, others): (Vec<Finding>, Vec<Finding>) = all_under(&conditions)
+                .into_iter()
+                .partition(|finding| ["integrity.open", "service"].contains(&&*finding.check));
             let is_said = |finding: &Finding| {
-                finding.verdict == Verdict::Unknown && finding.summary.starts_with(reason)
+                let untested = finding.summary.strip_prefix("not tested: ");
+                finding.verdict == Verdict::Unknown && untested.is_some_and(|words| words.starts_with(reason))
             };
             let odd: Vec<Finding> = others.iter().filter(|finding| !is_said(finding)).cloned().collect();
             assert!(odd.is_empty() && others.len() > 25, "{fault:?}: {}", show(&odd));
-            let verdicts: Vec<Verdict> = open.iter().map(|finding| finding.verdict).collect();
-            assert_eq!(verdicts, vec![Verdict::Good; usize::from(is_outside)]);
+            let verdicts: BTreeSet<(&str, Verdict)> =
+                own.iter().map(|finding| (&*finding.check, finding.verdict)).collect();
+            let expected = match (is_outside, is_unseen) {
+                (true, _) => ("integrity.open", Verdict::Good),
+                // A refusal is its own, whatever the authority does.
+                (false, true) if fault != Fault::Refuses => ("service", Verdict::Unknown),
+                _ => ("service", Verdict::Bad),
+            };
+            assert_eq!(verdicts, BTreeSet::from([expected]), "{fault:?}: {}", show(&own));
+            assert!(
+                is_outside || own.iter().all(|finding| finding.summary.starts_with(reason)),
+                "{}",
+                show(&own)
+            );
         }
+    }
+}
+
+/// A resolver cannot resolve without the authority, and is not to blame.
+#[test]
+fn a_dead_authority_does_not_make_a_resolver_one_that_serves_nobody() {
+    for is_known in [true, false] {
+        let findings = all_under(&Conditions { death: Some((0, is_known)), ..Conditions::default() });
+        let service: BTreeSet<Verdict> = findings
+            .iter()
+            .filter(|finding| finding.check == "service")
+            .map(|finding| finding.verdict)
+            .collect();
+        assert_eq!(service, BTreeSet::from([Verdict::Unknown]), "{}", show(&findings));
     }
 }
 
@@ -277,11 +364,14 @@ fn a_fault_is_found_by_nobody_else() {
         | Fault::ChangesToNear
         | Fault::AppendsAddress
         | Fault::PrependsAddress
+        | Fault::DeniesSome
         | Fault::Deaf => true,
         // What is kept for too long is expired data, too.
         Fault::ServesExpired | Fault::NeverRefreshes | Fault::MinimumTtl | Fault::KeepsZero => {
             ["stale.", "ttl.", "flush."].iter().any(|probe| check.starts_with(probe))
         }
+        // Where this host is no stranger.
+        Fault::Silent | Fault::Refuses | Fault::FailsAll | Fault::DeniesAll => check == "service",
         // The zone of all names has failed.
         Fault::NeverRecovers => check.starts_with("stale."),
         _ => false,
@@ -307,7 +397,8 @@ fn the_choice_of_servers_is_held_against_the_best_that_the_given_conditions_allo
     let under = |fault, servers| {
         let findings =
             findings_under(probe, &Conditions { fault, servers: Some(servers), ..Conditions::default() });
-        findings.into_iter().map(|finding| (finding.verdict, finding.summary)).collect::<Vec<_>>()
+        let findings = findings.into_iter().filter(|finding| finding.check != "service");
+        findings.map(|finding| (finding.verdict, finding.summary)).collect::<Vec<_>>()
     };
     let good = under(None, servers);
     assert!(good.iter().all(|(verdict, _)| *verdict == Verdict::Good), "{good:?}");

@@ -2,12 +2,13 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use dns_audit::authority::{Condition, Log, Nonce, Via, Zone};
 use dns_audit::checks::Finding;
 use dns_audit::networks::{Network, Networks};
 use dns_audit::plan::{Given, Options, Planner, REPEAT_MS, Step};
+use dns_audit::presence::Presence;
 use dns_audit::probes::Probe;
 use dns_audit::transcript::{Exchange, Outcome, Transcript};
 use dns_sign::{KeySet, Role, Times};
@@ -16,6 +17,10 @@ use tests::{EGRESS, Fault, Liar, Upstream, WORLD};
 
 /// When all plans begin: some time in 2026.
 const START_MS: u64 = 1_795_632_000_000;
+/// How long the authority is watched: longer than any plan lasts.
+const WATCHED_MS: u64 = 600_000;
+/// This host.
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 77));
 /// Servers of the audit zone.
 const SERVERS: usize = 3;
 
@@ -39,6 +44,8 @@ pub(crate) struct Conditions {
     pub(crate) ttl_s: Option<u32>,
     /// When the authority dies, in milliseconds since the start, and whether its address is known.
     pub(crate) death: Option<(u64, bool)>,
+    /// The address of the authority is not known.
+    pub(crate) is_unseen: bool,
 }
 
 /// One of the liar's addresses is at home, the other one is not.
@@ -100,13 +107,26 @@ pub(crate) fn findings_under(probe: &Probe, conditions: &Conditions) -> Vec<Find
         }
         liar.ask(message, via, &mut upstream, now_ms)
     });
-    let (log, absences) = match conditions.death {
-        None => (Ok(upstream.log.of(nonce, 0).cloned().collect()), Some(Vec::new())),
-        Some((after_ms, true)) => (Err("it is dead".to_owned()), Some(vec![(START_MS + after_ms, u64::MAX)])),
-        Some((_, false)) => (Err("nobody was asked".to_owned()), None),
+    let log = match conditions.death {
+        None if conditions.is_unseen => Err("nobody was asked".to_owned()),
+        None => Ok(upstream.log.of(nonce, 0).cloned().collect()),
+        Some((_, true)) => Err("it is dead".to_owned()),
+        Some((_, false)) => Err("nobody was asked".to_owned()),
     };
-    let (start_ms, options, networks) = (START_MS, &options, &Countries);
-    probe.findings(&Transcript { target, start_ms, exchanges, log, absences, options, networks })
+    let (start_ms, options, networks, presence) = (START_MS, &options, &Countries, presence(conditions));
+    let client = Some(CLIENT);
+    probe.findings(&Transcript { target, client, start_ms, exchanges, log, presence, options, networks })
+}
+
+/// What the authority itself has shown, asked once a second.
+fn presence(conditions: &Conditions) -> Presence {
+    let mut presence = Presence::default();
+    let (end_ms, is_seen) = conditions.death.unwrap_or((WATCHED_MS, !conditions.is_unseen));
+    if is_seen {
+        (0..=end_ms).step_by(1000).for_each(|after_ms| presence.add_sign(START_MS + after_ms));
+        presence.add_absence(START_MS + end_ms, u64::MAX, false);
+    }
+    presence
 }
 
 /// A question under way.

@@ -11,12 +11,12 @@ const STRING_MAX: usize = 255;
 const PAGE_MAX: usize = 32 << 10;
 /// The longest filling of a TXT record.
 const SIZE_MAX: u16 = 8192;
-/// An algorithm and a digest type that nobody has assigned.
-const UNASSIGNED: [u8; 2] = [200, 2];
+/// SHA-256 (RFC 4509): a digest that validators know, so that the algorithm alone is what they do not.
+const DIGEST: u8 = 2;
 
-/// A DS record of an algorithm that nobody knows.
-pub(super) fn unknown_ds() -> Vec<u8> {
-    [&[0, 77][..], &UNASSIGNED, &[77; 32]].concat()
+/// A DS record of an algorithm that validators do not support; there is no such key.
+pub(super) fn unknown_ds(algorithm: u8) -> Vec<u8> {
+    [&[0, 77, algorithm, DIGEST][..], &[77; 32]].concat()
 }
 
 pub(super) fn entry(asked: &Asked<'_>, query: &Query, number: u32, now_ms: u64) -> Entry {

@@ -34,6 +34,27 @@ pub struct Subnet {
     pub scope: u8,
 }
 
+impl Subnet {
+    /// Whether an address lies in it.
+    #[must_use]
+    pub fn contains(&self, address: std::net::IpAddr) -> bool {
+        let bits = u32::from(self.source);
+        let is_same = |own: u128, other: u128, width: u32| {
+            let beyond = width.saturating_sub(bits);
+            own.checked_shr(beyond) == other.checked_shr(beyond)
+        };
+        match (self.address, address) {
+            (std::net::IpAddr::V4(own), std::net::IpAddr::V4(other)) => {
+                is_same(own.to_bits().into(), other.to_bits().into(), 32)
+            }
+            (std::net::IpAddr::V6(own), std::net::IpAddr::V6(other)) => {
+                is_same(own.to_bits(), other.to_bits(), 128)
+            }
+            _ => false,
+        }
+    }
+}
+
 /// One query for a name of the audit zone. Field names are short, as a page of a log has to fit a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
@@ -161,6 +182,19 @@ mod tests {
             log.push(Nonce(2), entry(number));
         }
         assert_eq!((log.by_nonce.len(), log.of(Nonce(2), 0).count()), (1, 4));
+    }
+
+    #[test]
+    fn a_subnet_contains_the_addresses_that_share_its_bits() {
+        let contains = |address: &str, source, other: &str| {
+            Subnet { address: address.parse().unwrap(), source, scope: 0 }.contains(other.parse().unwrap())
+        };
+        assert!(contains("198.51.0.0", 16, "198.51.100.7") && contains("2001:db8:7::", 48, "2001:db8:7::9"));
+        assert!(
+            !contains("198.51.0.0", 24, "198.51.100.7") && !contains("2001:db8:7::", 48, "2001:db8:8::9")
+        );
+        assert!(contains("0.0.0.0", 0, "203.0.113.9") && contains("::", 0, "2001:db8::1"));
+        assert!(!contains("0.0.0.0", 0, "2001:db8::1") && contains("203.0.113.9", 32, "203.0.113.9"));
     }
 
     #[test]

@@ -15,7 +15,7 @@
 //! | name | what it has |
 //! | --- | --- |
 //! | `SPEC`, and all names below it | A, AAAA, TXT with the time; what the label says happens to them |
-//! | `SPEC.u` | the same in a zone `u` whose DS record is of an unknown algorithm: it is not signed |
+//! | `SPEC.uN` | the same in a zone `uN` whose DS record is of algorithm N, which validators do not support: it is not signed |
 //! | `nsN` | addresses of the servers |
 //! | `servers` | TXT: the condition of each server |
 //! | `log-NONCE-FROM` | TXT over TCP: the entries of a run from a number on, each in JSON |
@@ -46,8 +46,9 @@ use crate::edns;
 
 /// TTL of what does not change.
 const STEADY_TTL: u32 = 3600;
-/// The label of the zone that is not signed as far as anybody can tell.
-pub(crate) const UNKNOWN: &[u8] = b"u";
+/// Labels of zones that are not signed as far as anybody can tell, and the algorithms of their DS records: RSA/MD5, which nobody may validate
+/// (RFC 8624, 3.1); GOST R 34.10-2001, which has been withdrawn (RFC 9558); one that nobody has assigned; and one for private use.
+pub(crate) const UNKNOWN: [(&str, u8); 4] = [("u1", 1), ("u12", 12), ("u200", 200), ("u253", 253)];
 
 /// The zone, and who serves it.
 pub struct Zone {
@@ -84,16 +85,19 @@ pub struct Answer {
     pub entry: Option<Entry>,
 }
 
+/// A zone of unknown algorithm: its label, and the algorithm.
+type Unsigned = (&'static str, u8);
+
 /// What a name is.
 enum Place {
     Apex,
-    /// The apex of the zone of unknown algorithm.
-    Unknown,
+    /// The apex of a zone of unknown algorithm.
+    Unknown(Unsigned),
     Server(IpAddr),
     /// What is said of the servers' conditions.
     Conditions,
-    /// A label with a behaviour, in the zone of unknown algorithm or not.
-    Spec(Spec, bool),
+    /// A label with a behaviour, in a zone of unknown algorithm or not.
+    Spec(Spec, Option<Unsigned>),
     Log(Nonce, usize),
     /// Nothing there; the label below the apex.
     Nothing(Vec<u8>),
@@ -171,13 +175,13 @@ impl Zone {
         let labels: Vec<&[u8]> = qname.labels().take(depth).collect();
         let Some((top, below)) = labels.split_last() else { return Some(Place::Apex) };
         if let Some(spec) = Spec::parse(top) {
-            return Some(Place::Spec(spec, false));
+            return Some(Place::Spec(spec, None));
         }
-        if top.eq_ignore_ascii_case(UNKNOWN) {
-            let Some(label) = below.last() else { return Some(Place::Unknown) };
-            return Some(
-                Spec::parse(label).map_or(Place::Nothing(top.to_vec()), |spec| Place::Spec(spec, true)),
-            );
+        let unsigned = UNKNOWN.into_iter().find(|(label, _)| top.eq_ignore_ascii_case(label.as_bytes()));
+        if let Some(unsigned) = unsigned {
+            let Some(label) = below.last() else { return Some(Place::Unknown(unsigned)) };
+            let spec = Spec::parse(label);
+            return Some(spec.map_or(Place::Nothing(top.to_vec()), |spec| Place::Spec(spec, Some(unsigned))));
         }
         let single = below.is_empty().then(|| self.single(top)).flatten();
         Some(single.unwrap_or_else(|| Place::Nothing(top.to_vec())))
@@ -213,9 +217,9 @@ impl Zone {
                 STEADY_TTL,
                 &[Rtype::NS, Rtype::SOA, Rtype::RRSIG, Rtype::NSEC, Rtype::DNSKEY],
             ),
-            (Place::Unknown, Rtype::DS) => (vec![unknown_ds()], STEADY_TTL, &[]),
-            (Place::Unknown, qtype) => {
-                reply.leave_signed_zone();
+            (Place::Unknown((_, algorithm)), Rtype::DS) => (vec![unknown_ds(*algorithm)], STEADY_TTL, &[]),
+            (Place::Unknown((label, _)), qtype) => {
+                reply.leave_signed_zone(label);
                 (if qtype == Rtype::DNSKEY { Vec::new() } else { self.apex(qtype) }, STEADY_TTL, &[])
             }
             (Place::Server(IpAddr::V4(address)), Rtype::A) => {
@@ -259,8 +263,8 @@ impl Zone {
     ) -> Answer {
         let owner = query.qname(asked.message);
         reply.scope = spec.scope;
-        if matches!(place, Place::Spec(_, true)) {
-            reply.leave_signed_zone();
+        if let Place::Spec(_, Some((label, _))) = place {
+            reply.leave_signed_zone(label);
         }
         let mut delay_ms = 0;
         match self.behaviour(spec, asked, now_ms) {
@@ -350,8 +354,8 @@ impl Zone {
 
     fn push_soa(&self, reply: &mut Reply<'_>, ttl: u32) {
         let mut owner = self.origin.clone();
-        if reply.is_unknown {
-            let _ = owner.prepend(UNKNOWN);
+        if let Some(label) = reply.unsigned {
+            let _ = owner.prepend(label.as_bytes()); // As short as that of a probe.
         }
         let set = Set { owner: owner.as_name(), rtype: Rtype::SOA, ttl, rdatas: vec![self.soa(ttl)] };
         reply.push(Section::Authority, &set, Signature::Good);

@@ -38,8 +38,8 @@ pub(super) struct Reply<'q> {
     query: Query,
     /// What sets are signed with, if the client wants signatures and the zone has a key.
     pub(super) pen: Option<Pen<'q>>,
-    /// It is of the zone of unknown algorithm.
-    pub(super) is_unknown: bool,
+    /// The label of the zone of unknown algorithm that it is of.
+    pub(super) unsigned: Option<&'static str>,
     /// Scope of the client subnet.
     pub(super) scope: Option<u8>,
 }
@@ -52,12 +52,12 @@ impl<'q> Reply<'q> {
         let class = message.len() - 2;
         message[class..].copy_from_slice(&query.qclass.0.to_be_bytes());
         let pen = pen.filter(|_| query.edns.is_some_and(|edns| edns.dnssec_ok));
-        Reply { message, asked, query, pen, is_unknown: false, scope: None }
+        Reply { message, asked, query, pen, unsigned: None, scope: None }
     }
 
-    /// What follows is of the zone of unknown algorithm, which has no signatures.
-    pub(super) fn leave_signed_zone(&mut self) {
-        (self.pen, self.is_unknown) = (None, true);
+    /// What follows is of a zone of unknown algorithm, which has no signatures.
+    pub(super) fn leave_signed_zone(&mut self, label: &'static str) {
+        (self.pen, self.unsigned) = (None, Some(label));
     }
 
     pub(super) fn set_rcode(&mut self, rcode: Rcode) {

@@ -99,7 +99,7 @@ pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
         _ => FLUSH_WAY
             .finding(Verdict::Notice, format!("{working} of {} ways brought fresh data", lines.len())),
     };
-    vec![needed(finding.because(lines.into_iter().map(|(_, line)| line)), transcript)]
+    vec![needed(finding.because(lines.into_iter().map(|(_, line)| line)), transcript, &[])]
 }
 
 /// Whether a way worked, and a line that says after how many questions, and how long.

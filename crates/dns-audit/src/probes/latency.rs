@@ -31,7 +31,11 @@ pub(super) fn plan(planner: &mut Planner<'_>) {
 
 pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
     vec![
-        needed(spread(&transcript.group("cold").collect::<Vec<_>>(), &LATENCY_COLD, COLD_MAX_US), transcript),
+        needed(
+            spread(&transcript.group("cold").collect::<Vec<_>>(), &LATENCY_COLD, COLD_MAX_US),
+            transcript,
+            &["cold"],
+        ),
         hot(transcript),
     ]
 }

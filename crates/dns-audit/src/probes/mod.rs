@@ -25,6 +25,8 @@ pub struct Probe {
     pub name: &'static str,
     /// What it finds out.
     pub purpose: &'static str,
+    /// Its questions wait for data to expire: an authority could come and go in between.
+    waits: bool,
     /// Makes its questions.
     plan: fn(&mut Planner<'_>),
     /// Reads what became of them.
@@ -32,16 +34,16 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Its questions, and those that show whether the resolver reaches the authority at the end.
+    /// Its questions, and those that show whether the resolver reaches the authority.
     pub fn plan(&self, planner: &mut Planner<'_>) {
         (self.plan)(planner);
-        presence::plan(planner);
+        presence::plan(planner, self.waits);
     }
 
     /// What the transcript shows. Where the resolver does not serve this host at all, nothing is judged but that.
     #[must_use]
     pub fn findings(&self, transcript: &Transcript<'_>) -> Vec<Finding> {
-        service::not_tested((self.judge)(transcript), transcript)
+        service::judged((self.judge)(transcript), transcript)
     }
 }
 
@@ -89,41 +91,59 @@ pub static ALL: [Probe; 8] = [
     Probe {
         name: "stale",
         purpose: "expired data while the authority is up, slow or down",
+        waits: true,
         plan: stale::plan,
         judge: stale::judge,
     },
     Probe {
         name: "flush",
         purpose: "what makes a resolver with expired data look again",
+        waits: true,
         plan: flush::plan,
         judge: flush::judge,
     },
-    Probe { name: "ttl", purpose: "caps and counting of TTLs", plan: ttl::plan, judge: ttl::judge },
+    Probe {
+        name: "ttl",
+        purpose: "caps and counting of TTLs",
+        waits: true,
+        plan: ttl::plan,
+        judge: ttl::judge,
+    },
     Probe {
         name: "who",
         purpose: "who asks the authority, and for which clients",
+        waits: false,
         plan: who::plan,
         judge: who::judge,
     },
     Probe {
         name: "selection",
         purpose: "which of a zone's servers it asks",
+        waits: false,
         plan: selection::plan,
         judge: selection::judge,
     },
     Probe {
         name: "identity",
         purpose: "what it says it is, and what it behaves like",
+        waits: false,
         plan: identity::plan,
         judge: identity::judge,
     },
     Probe {
         name: "integrity",
         purpose: "changed answers, validation, guessable queries, transports",
+        waits: false,
         plan: integrity::plan,
         judge: integrity::judge,
     },
-    Probe { name: "latency", purpose: "how long answers take", plan: latency::plan, judge: latency::judge },
+    Probe {
+        name: "latency",
+        purpose: "how long answers take",
+        waits: false,
+        plan: latency::plan,
+        judge: latency::judge,
+    },
 ];
 
 /// The probe of that name.

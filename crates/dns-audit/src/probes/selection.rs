@@ -76,7 +76,7 @@ pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
     let all = [&SELECTION_SHARE, &SELECTION_OUTAGE, &SELECTION_RETURN, &SELECTION_LOSS];
     match untested(transcript) {
         Some(reason) => all.map(|check| check.unknown(reason.clone())).into(),
-        None => [share, outage, back, loss].map(|judge| needed(judge(transcript), transcript)).into(),
+        None => [share, outage, back, loss].map(|judge| needed(judge(transcript), transcript, &[])).into(),
     }
 }
 

@@ -72,12 +72,13 @@ pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
         return vec![raised];
     }
     let (reachable, is_stale) = reachable(transcript);
-    let mut findings = vec![needed(reachable, transcript)];
-    findings.extend(is_stale.then(|| needed(refresh(transcript), transcript)));
-    findings.push(needed(slow(transcript), transcript));
+    let mut findings = vec![needed(reachable, transcript, &["up"])];
+    findings.extend(is_stale.then(|| needed(refresh(transcript), transcript, &["up"])));
+    findings.push(needed(slow(transcript), transcript, &["slow"]));
     findings.push(outage(transcript));
     findings.extend(manners(transcript));
-    findings.extend([gone(transcript), recovery(transcript)].map(|finding| needed(finding, transcript)));
+    findings.push(needed(gone(transcript), transcript, &["gone"]));
+    findings.push(needed(recovery(transcript), transcript, &["back"]));
     findings
 }
 

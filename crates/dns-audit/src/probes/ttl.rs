@@ -115,7 +115,7 @@ fn minimum(transcript: &Transcript<'_>) -> Finding {
             let verdict = if second.ttl > STALE_TTL_MAX { Verdict::Bad } else { Verdict::Notice };
             let (age, ttl) = (seconds(second.age_ms), second.ttl);
             let summary = format!("data with a TTL of 1 s was {age} old, and had a TTL of {ttl} s");
-            needed(TTL_MINIMUM.finding(verdict, summary), transcript)
+            needed(TTL_MINIMUM.finding(verdict, summary), transcript, &["short"])
         }
     };
     finding.because(lines(transcript, "short"))
@@ -128,7 +128,7 @@ fn zero(transcript: &Transcript<'_>) -> Finding {
         TTL_ZERO.unknown(EARLY)
     } else if second.made_ms == first.made_ms && second.age_ms > SLACK_MS {
         let summary = format!("data with TTL 0 was {} old", seconds(second.age_ms));
-        needed(TTL_ZERO.finding(Verdict::Bad, summary), transcript)
+        needed(TTL_ZERO.finding(Verdict::Bad, summary), transcript, &["zero"])
     } else if first.ttl > 0 {
         TTL_ZERO.finding(Verdict::Notice, format!("TTL 0 became {} s", first.ttl))
     } else {
@@ -161,7 +161,7 @@ fn negative(transcript: &Transcript<'_>) -> Finding {
     } else if is_missing(last) {
         let after = seconds(last.sent_ms.saturating_sub(first.sent_ms));
         let summary = format!("NXDOMAIN with a TTL of {NEGATIVE_S} s was still there after {after}");
-        needed(TTL_NEGATIVE.finding(Verdict::Bad, summary), transcript)
+        needed(TTL_NEGATIVE.finding(Verdict::Bad, summary), transcript, &["missing"])
     } else if last.dated().is_some() {
         TTL_NEGATIVE.finding(Verdict::Good, format!("NXDOMAIN with a TTL of {NEGATIVE_S} s ended in time"))
     } else {

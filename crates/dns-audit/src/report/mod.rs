@@ -12,7 +12,7 @@ mod text;
 
 use serde::{Deserialize, Serialize};
 
-use crate::checks::{Finding, Verdict};
+use crate::checks::{Finding, SERVICE, Verdict};
 
 pub use html::html;
 pub use score::{Line, Score, score};
@@ -58,6 +58,7 @@ impl ResolverReport {
     /// A report of these findings.
     #[must_use]
     pub fn new(resolver: String, findings: Vec<Finding>, questions: u64) -> ResolverReport {
+        let findings = with_one_service(findings);
         ResolverReport { resolver, score: score(&findings), findings, questions }
     }
 
@@ -68,10 +69,36 @@ impl ResolverReport {
     }
 }
 
+/// Each probe says whether the resolver served it: once is enough. What is bad at one time is bad; what one probe could not see another one may have.
+fn with_one_service(findings: Vec<Finding>) -> Vec<Finding> {
+    let (service, others): (Vec<Finding>, Vec<Finding>) =
+        findings.into_iter().partition(|finding| finding.check == SERVICE.id);
+    let rank = |finding: &Finding| match finding.verdict {
+        Verdict::Bad | Verdict::Notice => 0,
+        Verdict::Good => 1,
+        Verdict::Unknown => 2,
+    };
+    service.into_iter().min_by_key(rank).into_iter().chain(others).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::checks::{TTL_MAXIMUM, TTL_ZERO};
+
+    #[test]
+    fn a_report_says_once_whether_the_resolver_serves_this_host_and_counts_it_as_no_check() {
+        let of = |verdicts: &[Verdict]| {
+            let service = verdicts.iter().map(|verdict| SERVICE.finding(*verdict, ""));
+            let findings = service.chain([TTL_ZERO.unknown("not tested")]).collect();
+            let report = ResolverReport::new("r".to_owned(), findings, 0);
+            assert_eq!((report.findings.len(), report.score.seen, report.score.points), (2, 0, None));
+            report.findings[0].verdict
+        };
+        assert_eq!(of(&[Verdict::Good, Verdict::Bad, Verdict::Unknown]), Verdict::Bad);
+        assert_eq!(of(&[Verdict::Unknown, Verdict::Good]), Verdict::Good);
+        assert_eq!(of(&[Verdict::Unknown]), Verdict::Unknown);
+    }
 
     #[test]
     fn who_answers_a_few_checks_does_not_stand_before_who_answers_all() {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::checks::{Finding, Verdict};
+use crate::checks::{Finding, SERVICE, Verdict};
 
 const FULL: u32 = 100;
 /// Part of its weight that a notice takes.
@@ -81,8 +81,10 @@ pub fn score(findings: &[Finding]) -> Score {
     let mut lines: Vec<Line> = lines.collect();
     lines.sort_by_key(|line| std::cmp::Reverse(line.points));
     let sum: u32 = lines.iter().map(|line| line.points).sum();
-    let unknown = findings.iter().filter(|finding| finding.verdict == Verdict::Unknown).count();
-    let seen = findings.len() - unknown;
+    // That a resolver serves nobody is no merit, and no check of what it does.
+    let checks = || findings.iter().filter(|finding| finding.check != SERVICE.id);
+    let unknown = checks().filter(|finding| finding.verdict == Verdict::Unknown).count();
+    let seen = checks().count() - unknown;
     Score { points: (seen > 0).then(|| FULL.saturating_sub(sum)), lines, unknown, seen }
 }
 

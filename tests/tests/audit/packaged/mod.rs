@@ -24,12 +24,13 @@ const fn case(name: &'static str, make: ResolverMake, more: &'static str) -> Cas
 }
 
 /// In their defaults first, then at their worst.
-const CASES: [Case; 10] = [
+const CASES: [Case; 11] = [
     case("Sidestep", ResolverMake::Sidestep, ""),
     case("Unbound", ResolverMake::Unbound, ""),
     case("BIND", ResolverMake::Bind, ""),
     case("PowerDNS", ResolverMake::PowerDns, ""),
     case("Knot Resolver", ResolverMake::Knot, ""),
+    case("dnsmasq", ResolverMake::Dnsmasq, "server=127.0.0.1#5311"),
     case("Unbound, minimum 60 s", ResolverMake::Unbound, " serve-expired: yes\n cache-min-ttl: 60"),
     case("Unbound, serve-expired", ResolverMake::Unbound, " serve-expired: yes"),
     case(
@@ -42,7 +43,7 @@ const CASES: [Case; 10] = [
     case(
         "dnsmasq, minimum 60 s",
         ResolverMake::Dnsmasq,
-        "server=127.0.0.1#5310\nmin-cache-ttl=60\nuse-stale-cache=3600\ncache-size=1000",
+        "server=127.0.0.1#5312\nmin-cache-ttl=60\nuse-stale-cache=3600\ncache-size=1000",
     ),
 ];
 
@@ -53,8 +54,9 @@ fn packaged_resolvers_are_found_to_do_what_the_table_says() {
         return;
     }
     let network = Network::start();
-    // One of its own: a shared one would take the zone's servers for dead.
-    let _behind_dnsmasq = network.resolver(CASES.len() as u8, ResolverMake::Unbound, "");
+    // One for each: a shared one would take the zone's servers for dead.
+    let _behind_dnsmasq =
+        [0, 1].map(|number| network.resolver(CASES.len() as u8 + number, ResolverMake::Unbound, ""));
     let resolvers: Vec<_> =
         (0..).zip(&CASES).map(|(number, case)| network.resolver(number, case.make, case.more)).collect();
     let page = std::env::var("SIDESTEP_AUDIT_HTML").map(|path| ["--html".to_owned(), path]);

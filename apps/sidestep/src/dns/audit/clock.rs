@@ -10,7 +10,7 @@ use dns_audit::plan::{Question, REPEAT_MS, Step};
 use dns_audit::transcript::Reply;
 use dns_client::{Asker, Server, Transport};
 use dns_message::Record;
-use dns_wire::{Name, NameBuf, Rtype};
+use dns_wire::{Name, NameBuf, Rcode, Rtype};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::pace::Turns;
@@ -92,7 +92,7 @@ pub(super) async fn conditions(
     Ok(numbered.into_values().collect())
 }
 
-/// The question whether the authority is there: anything that it says is an answer.
+/// The question whether the authority is there.
 pub(super) fn sign_of_life(zone: Name<'_>) -> anyhow::Result<Step> {
     Ok(Step {
         at_ms: 0,
@@ -103,6 +103,12 @@ pub(super) fn sign_of_life(zone: Name<'_>) -> anyhow::Result<Step> {
         patience_ms: u64::from(LIFE_TRIES) * REPEAT_MS,
         is_verified: true,
     })
+}
+
+/// Whether an answer to that question is a sign of life: others that listen there know nothing of the zone. Where it is asked too much it cuts.
+pub(super) fn is_alive(answer: &[u8]) -> bool {
+    let is_own = |reply: &Reply| reply.is_truncated() || reply.record(Rtype::TXT).is_some();
+    Reply::read(answer).is_ok_and(|reply| reply.is(Rcode::NoError) && is_own(&reply))
 }
 
 /// What the authority logged of a run.
@@ -159,4 +165,26 @@ async fn ask(
     let answer = tokio::time::timeout(patience, asker.ask(&server, transport, &message)).await;
     let answer = answer.with_context(|| format!("{} gives no answer", server.address))??;
     Reply::read(&answer).map_err(|error| anyhow!("{}: {error}", server.address))
+}
+
+#[cfg(test)]
+mod tests {
+    use dns_wire::header::flag;
+
+    use super::*;
+
+    #[test]
+    fn who_knows_nothing_of_the_zone_is_no_sign_of_the_authority() {
+        let zone = NameBuf::from_text(b"probe.example.", None).unwrap();
+        let mut message = sign_of_life(zone.as_name()).unwrap().question.message(7);
+        message[2] |= (flag::QR >> 8) as u8;
+        assert!(!is_alive(&message), "no record");
+        message[2] |= (flag::TC >> 8) as u8;
+        assert!(is_alive(&message), "cut");
+        for rcode in [Rcode::Refused, Rcode::ServFail, Rcode::NxDomain] {
+            message[3] = rcode as u8;
+            assert!(!is_alive(&message), "{rcode:?}");
+        }
+        assert!(!is_alive(&message[..20]));
+    }
 }

@@ -1,6 +1,6 @@
 //! One question of a plan, over any transport.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ const PATH: &str = "/dns-query";
 pub(super) struct Askers {
     strict: Vec<Asker>,
     lax: Vec<Asker>,
+    /// The first of this host's addresses that the user named.
+    source: Option<IpAddr>,
     ports: Ports,
     /// One for each question under way: so many sockets there may be.
     sockets: Arc<Semaphore>,
@@ -32,6 +34,8 @@ pub(super) struct Askers {
 
 /// Descriptors for all but questions: the runtime, files, the history, who reads metrics.
 const RESERVE: usize = 48;
+/// Of these, those for questions that wait for no others.
+const APART: usize = 8;
 /// Questions under way, where descriptors are no bound.
 const SOCKETS_MAX: usize = 1 << 16;
 
@@ -66,6 +70,7 @@ impl Askers {
         Askers {
             strict: make(trust),
             lax: make(&Trust::Anybody),
+            source: sources.first().copied(),
             ports,
             sockets: Arc::new(Semaphore::new(sockets)),
         }
@@ -113,6 +118,23 @@ impl Askers {
             }
         }
         Asked { outcome: Outcome::Silence, sent: first, took: first.elapsed(), sends }
+    }
+
+    /// The same with descriptors of their own: their questions wait for no others.
+    pub(super) fn apart(&self) -> Askers {
+        Askers { sockets: Arc::new(Semaphore::new(APART)), ..self.clone() }
+    }
+
+    /// The address from which this host asks a resolver; `None` if there is no way to it.
+    pub(super) fn address_for(&self, resolver: SocketAddr) -> Option<IpAddr> {
+        let any = match resolver {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        // A datagram socket that is connected sends nothing, and has an address.
+        let socket = UdpSocket::bind((self.source.unwrap_or(any), 0)).ok()?;
+        socket.connect(resolver).ok()?;
+        socket.local_addr().ok().map(|own| own.ip())
     }
 
     /// Of the authority.

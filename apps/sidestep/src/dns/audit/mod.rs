@@ -10,7 +10,7 @@
 //! | `pace.rs` | the bounds of rate |
 //! | `results.rs` | what was found so far |
 //! | `clock.rs` | the authority's clock, and its log |
-//! | `presence.rs` | whether the authority answers in the meantime |
+//! | `presence.rs` | whether the authority is there in the meantime |
 //! | `mmdb.rs` | networks and countries by MMDB files |
 //! | `watch/` | `audit watch`: the same again and again, with a history |
 

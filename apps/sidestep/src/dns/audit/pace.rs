@@ -18,7 +18,11 @@ pub(super) struct Pace {
 impl Pace {
     /// So many questions a second at most.
     pub(super) fn new(rate: u32) -> Pace {
-        let interval = Duration::from_secs(1) / rate.max(1);
+        Pace::with_interval(Duration::from_secs(1) / rate.max(1))
+    }
+
+    /// So much time from one question to the next.
+    pub(super) fn with_interval(interval: Duration) -> Pace {
         Pace { interval, next: Mutex::new(Instant::now()), count: AtomicU64::new(0) }
     }
 
@@ -43,13 +47,18 @@ pub(super) struct Turns<'p> {
     pub(super) own: &'p Pace,
     /// Of all servers together.
     pub(super) all: &'p Pace,
+    /// Whether it waits for the turn among all. What does not takes its turn all the same, so that the others wait instead.
+    pub(super) is_patient: bool,
 }
 
 impl Turns<'_> {
     /// Returns when the next question may leave.
     pub(super) async fn wait(&self) {
         sleep_until(self.own.take()).await;
-        sleep_until(self.all.take()).await;
+        let at = self.all.take();
+        if self.is_patient {
+            sleep_until(at).await;
+        }
     }
 }
 
@@ -64,14 +73,32 @@ mod tests {
         let started = Instant::now();
         runtime.block_on(async {
             for _ in 0..10 {
-                Turns { own: &one, all: &all }.wait().await;
+                Turns { own: &one, all: &all, is_patient: true }.wait().await;
             }
             assert!(started.elapsed() >= Duration::from_millis(90), "that for all");
             for _ in 0..6 {
-                Turns { own: &other, all: &all }.wait().await;
+                Turns { own: &other, all: &all, is_patient: true }.wait().await;
             }
         });
         assert!(started.elapsed() >= Duration::from_millis(190), "that for one server");
         assert_eq!((all.count(), one.count(), other.count()), (16, 10, 6));
+    }
+
+    #[test]
+    fn what_is_urgent_does_not_wait_for_all_and_the_others_wait_for_it() {
+        const HOUR: Duration = Duration::from_secs(3600);
+        let (all, one) = (Pace::with_interval(HOUR), Pace::new(1000));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let started = Instant::now();
+        let asked = runtime.block_on(async {
+            let all = async {
+                for _ in 0..30 {
+                    Turns { own: &one, all: &all, is_patient: false }.wait().await;
+                }
+            };
+            tokio::time::timeout(HOUR / 60, all).await
+        });
+        assert!(asked.is_ok(), "it has waited for the turn among all");
+        assert!(all.take() >= started + 30 * HOUR, "each has taken a turn");
     }
 }

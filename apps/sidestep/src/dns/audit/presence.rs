@@ -1,70 +1,95 @@
-//! Whether the authority answers while resolvers are asked for its names: it is asked itself, all the time.
+//! Whether the authority is there while resolvers are asked for its names: what it answers itself, all the time, where its address is known, and
+//! what it makes for resolvers.
 
 use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use dns_audit::presence::Presence;
 use dns_audit::transcript::Outcome;
 use dns_wire::Name;
+use tokio::time::Instant;
 
 use super::clock::{self, unix_ms};
 use super::exchange::{Askers, server};
-use super::pace::Turns;
+use super::pace::{Pace, Turns};
 
 /// Between two questions at least.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Of the rate at the authority, one question in so many is for this.
-const SHARE: u32 = 10;
+/// Of the rate at the authority, one question in so many is for this at most: at one a second there is time for a lost one within a gap.
+const SHARE: u32 = 2;
 
-/// The authority, as far as it can be asked itself.
-#[derive(Debug)]
+/// The bounds of rate at the authority: for signs of life, and for all else. A log of many resolvers is not to hold up signs of life.
+pub(super) fn paces(rate: u32) -> [Pace; 2] {
+    let rate = f64::from(rate.max(1));
+    let signs = (rate / f64::from(SHARE)).min(1.0 / INTERVAL.as_secs_f64());
+    [signs, rate - signs].map(|rate| Pace::with_interval(Duration::from_secs_f64(1.0 / rate)))
+}
+
+/// What all audits of a run know of the authority.
+#[derive(Debug, Default)]
+pub(super) struct Sightings(Mutex<Presence>);
+
+impl Sightings {
+    fn lock(&self) -> MutexGuard<'_, Presence> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It did something at that time, by its clock.
+    pub(super) fn add_sign(&self, at_ms: u64) {
+        self.lock().add_sign(at_ms);
+    }
+
+    /// What is known so far.
+    pub(super) fn so_far(&self) -> Presence {
+        self.lock().clone()
+    }
+}
+
+/// The authority, where its address is known.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Authority {
     pub(super) address: SocketAddr,
     /// By how much its clock is ahead, in milliseconds.
     pub(super) offset: i64,
-    /// From when to when it did not answer, by its clock; spans that follow each other are one.
-    absences: Mutex<Vec<(u64, u64)>>,
 }
 
 impl Authority {
-    pub(super) fn new(address: SocketAddr, offset: i64) -> Authority {
-        Authority { address, offset, absences: Mutex::default() }
-    }
-
     /// Asks again and again, so that what resolvers do without the authority is not held against them.
-    pub(super) async fn watch(&self, askers: &Askers, zone: Name<'_>, turns: &Turns<'_>, rate: u32) {
+    pub(super) async fn watch(
+        self,
+        sightings: &Sightings,
+        askers: &Askers,
+        zone: Name<'_>,
+        turns: &Turns<'_>,
+    ) {
         let Ok(step) = clock::sign_of_life(zone) else { return };
-        let interval = INTERVAL.max(Duration::from_secs(1) * SHARE / rate.max(1));
         let server = server(self.address, None);
         let mut was_absent = false;
         loop {
-            let from_ms = self.now_ms();
+            let began = Instant::now();
+            let began_ms = self.now_ms();
             let asked = askers.exchange(&step, &server, turns).await;
-            let is_absent = matches!(asked.outcome, Outcome::Silence | Outcome::Failed(_));
-            if is_absent {
-                self.add(from_ms, was_absent);
+            let waited_ms = u64::try_from((asked.sent - began).as_millis()).unwrap_or(0);
+            let sent_ms = began_ms + waited_ms;
+            match asked.outcome {
+                Outcome::Answer(answer) if clock::is_alive(&answer) => {
+                    sightings.add_sign(sent_ms);
+                    was_absent = false;
+                }
+                Outcome::Answer(_) | Outcome::Silence | Outcome::Failed(_) => {
+                    sightings.lock().add_absence(sent_ms, self.now_ms(), was_absent);
+                    was_absent = true;
+                }
+                // Nobody was asked: nothing is known.
+                Outcome::Unsent(_) => {}
             }
-            was_absent = is_absent;
-            tokio::time::sleep(interval).await;
+            // At a low rate the turn comes later.
+            tokio::time::sleep(INTERVAL).await;
         }
     }
 
-    fn now_ms(&self) -> u64 {
+    pub(super) fn now_ms(self) -> u64 {
         unix_ms().saturating_add_signed(self.offset)
-    }
-
-    fn add(&self, from_ms: u64, is_same: bool) {
-        let until_ms = self.now_ms();
-        let mut absences = self.absences.lock().unwrap_or_else(PoisonError::into_inner);
-        match absences.last_mut().filter(|_| is_same) {
-            Some(last) => last.1 = until_ms,
-            None => absences.push((from_ms, until_ms)),
-        }
-    }
-
-    /// Those that had not ended at `since_ms`.
-    pub(super) fn absences(&self, since_ms: u64) -> Vec<(u64, u64)> {
-        let absences = self.absences.lock().unwrap_or_else(PoisonError::into_inner);
-        absences.iter().copied().filter(|(_, until_ms)| *until_ms >= since_ms).collect()
     }
 }

@@ -1,12 +1,13 @@
 //! Carries plans out for one resolver or ten thousand, at a bounded rate.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use dns_audit::authority::Condition;
+use dns_audit::authority::{Condition, Entry, Nonce};
 use dns_audit::checks::Finding;
 use dns_audit::plan::{self, Planner, Step};
 use dns_audit::probes::Probe;
@@ -19,7 +20,7 @@ use super::clock::{self, unix_ms};
 use super::exchange::server;
 use super::options::{Settings, Target};
 use super::pace::{Pace, Turns};
-use super::presence::Authority;
+use super::presence::{self, Authority, Sightings};
 use super::results::Results;
 use crate::output;
 
@@ -34,11 +35,26 @@ struct Shared {
     results: Arc<Results>,
     /// Of all questions.
     all: Pace,
-    /// Of those to the audit zone's own server.
-    authority_pace: Pace,
+    /// Of those to the audit zone's own server: for signs of life, and for all else.
+    authority_paces: [Pace; 2],
     /// If its address was given.
     authority: Option<Authority>,
+    /// When it was there.
+    sightings: Sightings,
+    /// Which resolver was the first to ask it from an address.
+    egress: Mutex<BTreeMap<IpAddr, Egress>>,
 }
+
+/// Who asks the authority from an address.
+struct Egress {
+    /// The resolver's number.
+    first: usize,
+    /// That another one does, too, was said.
+    is_told: bool,
+}
+
+/// Addresses that ask the authority of which something is remembered.
+const EGRESS_MAX: usize = 100_000;
 
 /// The audit of one resolver.
 struct Audit {
@@ -59,12 +75,14 @@ pub(super) async fn audit_all(settings: &Arc<Settings>, results: &Arc<Results>) 
         plan: settings.plan.clone(),
         results: Arc::clone(results),
         all: Pace::new(settings.total_rate),
-        authority_pace: Pace::new(settings.rate),
+        authority_paces: presence::paces(settings.rate),
         authority: None,
+        sightings: Sightings::default(),
+        egress: Mutex::default(),
     };
     if !settings.authorities.is_empty() {
         let (address, offset, conditions) = shared.meet_authority().await?;
-        shared.authority = Some(Authority::new(address, offset));
+        shared.authority = Some(Authority { address, offset });
         shared.plan.conditions = conditions;
     }
     let shared = Arc::new(shared);
@@ -94,14 +112,15 @@ impl Shared {
     /// Asks the authority itself as long as the audit lasts.
     async fn watch_authority(&self) {
         if let Some(authority) = &self.authority {
-            let (settings, turns) = (&self.settings, self.authority_turns());
-            authority.watch(&settings.askers, settings.zone.as_name(), &turns, settings.rate).await;
+            let (askers, zone) = (self.settings.askers.apart(), self.settings.zone.as_name());
+            let turns = Turns { own: &self.authority_paces[0], all: &self.all, is_patient: false };
+            authority.watch(&self.sightings, &askers, zone, &turns).await;
         }
         std::future::pending().await
     }
 
     fn authority_turns(&self) -> Turns<'_> {
-        Turns { own: &self.authority_pace, all: &self.all }
+        Turns { own: &self.authority_paces[1], all: &self.all, is_patient: true }
     }
 
     /// The first of the authority's addresses that answers, by how much its clock is ahead, and how the zone's servers differ.
@@ -141,7 +160,7 @@ impl Audit {
     }
 
     fn turns(&self) -> Turns<'_> {
-        Turns { own: &self.pace, all: &self.shared.all }
+        Turns { own: &self.pace, all: &self.shared.all, is_patient: true }
     }
 
     /// Runs the probes together, or one after the other: first those that leave nothing behind.
@@ -190,17 +209,51 @@ impl Audit {
             self.is_silent.store(true, Ordering::Relaxed);
         }
         tokio::time::sleep(LOG_WAIT).await;
-        let log = match &self.shared.authority {
-            Some(authority) => {
-                let turns = self.shared.authority_turns();
-                let log = clock::log(settings.askers.plain(), authority.address, zone, nonce, &turns).await;
-                log.map_err(|error| format!("{error:#}"))
-            }
-            None => Err("name its addresses by --authority".to_owned()),
-        };
-        let absences = self.shared.authority.as_ref().map(|authority| authority.absences(start_ms));
+        let log = self.log(nonce).await;
+        self.tell_of_shared_backend(log.as_deref().unwrap_or_default());
+        let presence = self.shared.sightings.so_far();
         let (target, options, networks) = (address, &self.shared.plan, &settings.networks);
-        probe.findings(&Transcript { target, start_ms, exchanges, log, absences, options, networks })
+        let client = settings.askers.address_for(address);
+        probe.findings(&Transcript { target, client, start_ms, exchanges, log, presence, options, networks })
+    }
+
+    /// What the authority has logged of a run. It was there when it said so.
+    async fn log(&self, nonce: Nonce) -> Result<Vec<Entry>, String> {
+        let Some(authority) = self.shared.authority else {
+            return Err("name its addresses by --authority".to_owned());
+        };
+        let (settings, turns) = (&self.shared.settings, self.shared.authority_turns());
+        let asked_ms = authority.now_ms();
+        let (asker, zone) = (settings.askers.plain(), settings.zone.as_name());
+        let log = clock::log(asker, authority.address, zone, nonce, &turns).await;
+        log.inspect(|_| self.shared.sightings.add_sign(asked_ms)).map_err(|error| format!("{error:#}"))
+    }
+
+    /// Resolvers that ask from one address share a server, whose state one audit leaves to the other.
+    fn tell_of_shared_backend(&self, log: &[Entry]) {
+        let settings = &self.shared.settings;
+        if settings.total_rate / settings.rate < 2 {
+            return; // They are audited one after the other.
+        }
+        let sources: BTreeSet<IpAddr> = log.iter().map(|entry| entry.source.ip()).collect();
+        let mut egress = self.shared.egress.lock().unwrap_or_else(PoisonError::into_inner);
+        for source in sources {
+            let is_full = egress.len() >= EGRESS_MAX;
+            match egress.get_mut(&source) {
+                None if is_full => {}
+                None => drop(egress.insert(source, Egress { first: self.number, is_told: false })),
+                Some(own) if own.first == self.number || own.is_told => {}
+                Some(own) => {
+                    own.is_told = true;
+                    let (one, other) = (settings.targets[own.first].show(), self.target.show());
+                    output::complain!(
+                        "resolvers {one} and {other} both ask the authority from {source}: audited at the same time they change what is found of each other; \
+                         --total-rate {} audits one after the other",
+                        settings.rate
+                    );
+                }
+            }
+        }
     }
 
     /// What this host could not ask says nothing of the resolver.
@@ -233,6 +286,10 @@ impl Audit {
         let asked = self.shared.settings.askers.exchange(&step, &server, &self.turns()).await;
         let sent_ms = start_ms + (asked.sent - start).as_millis() as u64; // Plans are short.
         let took_us = u64::try_from(asked.took.as_micros()).unwrap_or(u64::MAX);
-        Exchange { step, sent_ms, took_us, sends: asked.sends, outcome: asked.outcome }
+        let exchange = Exchange { step, sent_ms, took_us, sends: asked.sends, outcome: asked.outcome };
+        if let Some(at_ms) = exchange.authority_seen_ms() {
+            self.shared.sightings.add_sign(at_ms);
+        }
+        exchange
     }
 }

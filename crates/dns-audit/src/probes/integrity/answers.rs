@@ -100,7 +100,7 @@ fn missing(transcript: &Transcript<'_>) -> Finding {
         None => INTEGRITY_MISSING.finding(Verdict::Good, "names that do not exist are NXDOMAIN"),
         Some(reply) => {
             let summary = format!("a name that does not exist is {}", reply.rcode_name());
-            needed(INTEGRITY_MISSING.finding(Verdict::Notice, summary), transcript)
+            needed(INTEGRITY_MISSING.finding(Verdict::Notice, summary), transcript, &["missing"])
         }
     }
 }
@@ -112,18 +112,32 @@ fn address(transcript: &Transcript<'_>) -> Finding {
     let lies: Vec<IpAddr> = lies.into_iter().collect();
     let lines = exchanges.iter().map(|exchange| transcript.line(exchange));
     let arrived = exchanges.iter().filter(|exchange| exchange.dated().is_some()).count();
+    let denied = exchanges.iter().filter(|exchange| is_denied(exchange)).count();
     let finding = match (lies.is_empty(), arrived) {
         (false, _) => {
             INTEGRITY_ADDRESS.finding(Verdict::Bad, format!("the authority never sent {}", list(&lies)))
         }
         (true, 0) => INTEGRITY_ADDRESS.unknown("no address came"),
+        (true, _) if denied > 0 => {
+            let summary = format!("{denied} of {} names that exist are denied", exchanges.len());
+            needed(INTEGRITY_ADDRESS.finding(Verdict::Bad, summary), transcript, &["address"])
+        }
         (true, count) if count < exchanges.len() => {
             let summary = format!("{count} of {} addresses came; none was changed", exchanges.len());
-            needed(INTEGRITY_ADDRESS.finding(Verdict::Notice, summary), transcript)
+            needed(INTEGRITY_ADDRESS.finding(Verdict::Notice, summary), transcript, &["address"])
         }
         _ => INTEGRITY_ADDRESS.finding(Verdict::Good, "addresses of both families arrive as they were sent"),
     };
     finding.because(lines)
+}
+
+/// Whether the answer says that the name does not exist, or has no address of type A.
+fn is_denied(exchange: &Exchange) -> bool {
+    exchange.reply().is_some_and(|reply| {
+        // Some filter type AAAA where IPv6 does not work, and say no more of the name.
+        let is_empty = reply.is(Rcode::NoError) && reply.answers.is_empty() && !reply.is_truncated();
+        reply.is(Rcode::NxDomain) || is_empty && exchange.step.question.qtype == Rtype::A
+    })
 }
 
 /// What the given names have: for the reader to compare, or against what the user expects.
@@ -144,6 +158,7 @@ fn names(transcript: &Transcript<'_>) -> Option<Finding> {
         is_elsewhere(transcript, &exchange.step.question.name, reply)
     };
     let outside = answered.iter().filter(|answer| elsewhere(answer)).count();
+    let denied: BTreeSet<String> = denied_names(transcript, &answered).map(|name| name.to_string()).collect();
     let is_odd = |reply: &Reply| {
         reply.is(Rcode::NxDomain) || addresses(reply).iter().any(|address| is_private(*address))
     };
@@ -151,6 +166,15 @@ fn names(transcript: &Transcript<'_>) -> Option<Finding> {
     let count = answered.len();
     let finding = match (outside, odd) {
         _ if exchanges.is_empty() => return None,
+        (0, _) if !denied.is_empty() => {
+            let which: Vec<&str> = denied.iter().take(LIST_MAX).map(String::as_str).collect();
+            let summary = format!(
+                "{} given names have no address here, although addresses are expected: {}",
+                denied.len(),
+                which.join(" ")
+            );
+            INTEGRITY_NAMES.finding(Verdict::Bad, summary)
+        }
         _ if count == 0 => INTEGRITY_NAMES.unknown("not tested: none of the names given had an answer"),
         (1.., _) => {
             let summary =
@@ -171,6 +195,21 @@ fn names(transcript: &Transcript<'_>) -> Option<Finding> {
     Some(finding.because(lines))
 }
 
+/// Names whose addresses are known, and that have none here: all their questions were answered, and no answer has an address.
+fn denied_names<'a>(
+    transcript: &'a Transcript<'_>,
+    answered: &'a [(&Exchange, Reply)],
+) -> impl Iterator<Item = &'a NameBuf> {
+    let expected =
+        transcript.options.names.iter().filter(|given| given.expected.is_some()).map(|given| &given.name);
+    expected.filter(|name| {
+        let asked =
+            transcript.group("names").filter(|exchange| exchange.step.question.name == **name).count();
+        let own = || answered.iter().filter(|(exchange, _)| exchange.step.question.name == **name);
+        asked > 0 && own().count() == asked && own().all(|(_, reply)| addresses(reply).is_empty())
+    })
+}
+
 /// Whether an answer has an address outside of what the user expects of its name.
 fn is_elsewhere(transcript: &Transcript<'_>, name: &NameBuf, reply: &Reply) -> bool {
     let given = transcript.options.names.iter().filter(|given| given.name == *name);
@@ -187,7 +226,7 @@ fn rebinding(transcript: &Transcript<'_>) -> Finding {
         true => INTEGRITY_REBINDING.finding(Verdict::Good, "private addresses pass: nothing is filtered"),
         false => {
             let summary = format!("private addresses are filtered: {}", reply.rcode_name());
-            needed(INTEGRITY_REBINDING.finding(Verdict::Notice, summary), transcript)
+            needed(INTEGRITY_REBINDING.finding(Verdict::Notice, summary), transcript, &["private"])
         }
     }
 }

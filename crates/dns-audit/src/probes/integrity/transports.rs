@@ -62,7 +62,7 @@ fn word(via: Via) -> &'static str {
 pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
     let mut findings: Vec<Finding> =
         transcript.options.is_outside.then(|| open(transcript)).into_iter().collect();
-    findings.extend([needed(size(transcript), transcript), cookies(transcript), tcp(transcript)]);
+    findings.extend([needed(size(transcript), transcript, &["size"]), cookies(transcript), tcp(transcript)]);
     findings.extend(transcript.options.encrypted.then(|| encrypted(transcript)));
     findings
 }

@@ -1,4 +1,4 @@
-//! Validation: good, bogus and expired signatures, and a zone of an unknown algorithm. The audit zone has to be signed, and its parent to say so.
+//! Validation: good, bogus and expired signatures, and zones of algorithms that are not supported. The audit zone has to be signed, and its parent to say so.
 
 use dns_wire::{Rcode, Rtype};
 
@@ -22,9 +22,20 @@ pub(super) fn plan(planner: &mut Planner<'_>) {
         let question = Question::new(planner.name(&spec), Rtype::A).with_dnssec();
         planner.ask_question(group, 1200 + 100 * at as u64, question);
     }
-    let label = planner.spec(60).to_string();
-    let question = Question::new(planner.name_below(&[label.as_bytes(), UNKNOWN]), Rtype::A).with_dnssec();
-    planner.ask_question("unknown", 1600, question);
+    for (at, (zone, _)) in UNKNOWN.into_iter().enumerate() {
+        let label = planner.spec(60).to_string();
+        let name = planner.name_below(&[label.as_bytes(), zone.as_bytes()]);
+        planner.ask_question(
+            &group(zone),
+            1600 + 25 * at as u64,
+            Question::new(name, Rtype::A).with_dnssec(),
+        );
+    }
+}
+
+/// Of the question in a zone of unknown algorithm.
+fn group(zone: &str) -> String {
+    format!("unknown.{zone}")
 }
 
 pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
@@ -33,12 +44,12 @@ pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
         return all.map(|check| check.unknown("the audit zone is not signed (--signed)")).into();
     }
     // Without an authority all names fail, as those do that have to.
-    let refused = |group, check| needed_always(refused(transcript, group, check), transcript);
+    let refused = |group, check| needed_always(refused(transcript, group, check), transcript, &[group]);
     vec![
-        needed(valid(transcript), transcript),
+        needed(valid(transcript), transcript, &["good"]),
         refused("bogus", &INTEGRITY_BOGUS),
         refused("expired", &INTEGRITY_EXPIRED),
-        needed(unknown(transcript), transcript),
+        needed(unknown(transcript), transcript, &["unknown"]),
     ]
 }
 
@@ -76,12 +87,30 @@ fn refused(transcript: &Transcript<'_>, group: &str, check: &'static Check) -> F
     finding.because(line)
 }
 
+/// Zones of algorithms that a validator does not support are as good as not signed (RFC 4035, 5.2).
 fn unknown(transcript: &Transcript<'_>) -> Finding {
-    match reply(transcript, "unknown") {
-        None => INTEGRITY_UNKNOWN.unknown("no answer came"),
-        Some(reply) if reply.is(Rcode::NoError) && !reply.answers.is_empty() => {
-            INTEGRITY_UNKNOWN.finding(Verdict::Good, "it is treated as not signed")
+    let seen = UNKNOWN
+        .into_iter()
+        .filter_map(|(zone, algorithm)| Some((algorithm, reply(transcript, &group(zone))?)));
+    let seen: Vec<(u8, Reply)> = seen.collect();
+    let is_fine = |reply: &Reply| reply.is(Rcode::NoError) && !reply.answers.is_empty();
+    let failing: Vec<&(u8, Reply)> = seen.iter().filter(|(_, reply)| !is_fine(reply)).collect();
+    let numbers =
+        |own: &mut dyn Iterator<Item = u8>| own.map(|own| own.to_string()).collect::<Vec<_>>().join(", ");
+    let all = numbers(&mut seen.iter().map(|(algorithm, _)| *algorithm));
+    let finding = match failing.first() {
+        _ if seen.is_empty() => INTEGRITY_UNKNOWN.unknown("no answer came"),
+        None => INTEGRITY_UNKNOWN
+            .finding(Verdict::Good, format!("zones of algorithms {all} are treated as not signed")),
+        Some((_, reply)) => {
+            let which = numbers(&mut failing.iter().map(|(algorithm, _)| *algorithm));
+            INTEGRITY_UNKNOWN.finding(
+                Verdict::Bad,
+                format!("of zones of algorithms {all} those of {which} fail: {}", reply.rcode_name()),
+            )
         }
-        Some(reply) => INTEGRITY_UNKNOWN.finding(Verdict::Bad, format!("it fails: {}", reply.rcode_name())),
-    }
+    };
+    finding.because(
+        seen.iter().map(|(algorithm, reply)| format!("algorithm {algorithm}: {}", reply.rcode_name())),
+    )
 }

@@ -15,7 +15,8 @@ use crate::transcript::{Exchange, Transcript};
 /// Networks of one kind of address, and how many of their bits are told.
 struct Family {
     name: &'static str,
-    /// For documentation (RFC 5737, RFC 3849), as clients in two places would have them.
+    /// For documentation (RFC 5737, RFC 3849, RFC 9637), as clients in two places would have them: they differ in their first 16 bits, as some
+    /// resolvers tell no more.
     networks: [IpAddr; 2],
     bits: u8,
     /// More bits are nobody's business (RFC 7871, 11.1).
@@ -39,7 +40,7 @@ const FAMILIES: [Family; 2] = [
         name: "IPv6",
         networks: [
             IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 7, 0, 0, 0, 0, 0)),
-            IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 8, 0, 0, 0, 0, 0)),
+            IpAddr::V6(Ipv6Addr::new(0x3fff, 8, 0, 0, 0, 0, 0, 0)),
         ],
         bits: 48,
         bits_max: 56,
@@ -83,7 +84,13 @@ fn ask(planner: &mut Planner<'_>, group: &str, at_ms: u64, name: &NameBuf, addre
 }
 
 pub(super) fn judge(transcript: &Transcript<'_>, plain: &[&Entry]) -> Vec<Finding> {
-    vec![own_subnet(plain), passed(transcript), scope(transcript), reuse(transcript), opt_out(transcript)]
+    vec![
+        own_subnet(transcript, plain),
+        passed(transcript),
+        scope(transcript),
+        reuse(transcript),
+        opt_out(transcript),
+    ]
 }
 
 /// Subnets in queries that tell something of somebody.
@@ -107,7 +114,7 @@ fn is_too_long(subnet: &Subnet) -> bool {
 }
 
 /// A client subnet in questions of clients that sent none.
-fn own_subnet(plain: &[&Entry]) -> Finding {
+fn own_subnet(transcript: &Transcript<'_>, plain: &[&Entry]) -> Finding {
     let told = told(plain);
     if let Some(subnet) = told.iter().find(|subnet| is_private(subnet.address)) {
         let summary = format!("it tells {subnet}, which is nobody's network, as its client's");
@@ -118,13 +125,30 @@ fn own_subnet(plain: &[&Entry]) -> Finding {
             format!("it tells authorities more of its clients' addresses than their network: {subnet}");
         return WHO_SUBNET.finding(Verdict::Bad, summary);
     }
-    match told.is_empty() {
-        true => WHO_SUBNET.finding(Verdict::Good, "it tells no network of its clients"),
-        false => {
-            let summary = format!("it tells authorities its clients' networks: {}", list(&told));
-            WHO_SUBNET.finding(Verdict::Notice, summary)
+    if told.is_empty() {
+        return WHO_SUBNET.finding(Verdict::Good, "it tells no network of its clients");
+    }
+    let list = list(&told);
+    match transcript.client.map(|client| client.to_canonical()).filter(|client| !is_of_either(&told, *client)) {
+        // Where addresses are translated, others see another address than this host has.
+        Some(client) if is_private(client) => WHO_SUBNET.finding(
+            Verdict::Notice,
+            format!("it tells authorities as its clients' networks: {list}; that is fixed, or how others see this host"),
+        ),
+        Some(client) => WHO_SUBNET.finding(
+            Verdict::Bad,
+            format!("it tells authorities as its clients' networks: {list}; this host, {client}, is in none of them"),
+        ),
+        None => {
+            WHO_SUBNET.finding(Verdict::Notice, format!("it tells authorities its clients' networks: {list}"))
         }
     }
+}
+
+/// Whether one of them holds the client. Of a client of IPv4 a network of IPv6 says nothing, nor the reverse.
+fn is_of_either(told: &BTreeSet<Subnet>, client: IpAddr) -> bool {
+    let mut comparable = told.iter().filter(|subnet| subnet.address.is_ipv4() == client.is_ipv4()).peekable();
+    comparable.peek().is_none() || comparable.any(|subnet| subnet.contains(client))
 }
 
 /// The first query for a group's name, if it came.
@@ -136,7 +160,8 @@ fn first<'t>(transcript: &'t Transcript<'_>, group: &str) -> Option<&'t Entry> {
 fn is_passed(transcript: &Transcript<'_>, family: &Family) -> bool {
     let entry = first(transcript, family.scoped[0]);
     let subnet = entry.and_then(|entry| entry.subnet.as_ref());
-    subnet.is_some_and(|subnet| subnet.source > 0 && subnet.address == family.networks[0])
+    // Shortened it is still the client's.
+    subnet.is_some_and(|subnet| subnet.source > 0 && subnet.contains(family.networks[0]))
 }
 
 fn passed(transcript: &Transcript<'_>) -> Finding {
@@ -148,6 +173,9 @@ fn passed(transcript: &Transcript<'_>) -> Finding {
     let line = |(family, entry): &(&Family, &Entry)| {
         let sent = format!("{} {}/{}", family.name, family.networks[0], family.bits);
         match &entry.subnet {
+            Some(subnet) if subnet.source < family.bits && subnet.contains(family.networks[0]) => {
+                format!("{sent} is shortened to {subnet}")
+            }
             Some(subnet) => format!("{sent} becomes {subnet}"),
             None => format!("{sent} is dropped"),
         }
