@@ -15,6 +15,12 @@ use domain::rdata::Dnskey;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
+use ring::digest;
+
+/// Numbers of digests in DS records (IANA's registry of them).
+const DS_SHA1: u8 = 1;
+const DS_SHA256: u8 = 2;
+const DS_SHA384: u8 = 4;
 
 /// Why a key cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -257,11 +263,26 @@ impl Key {
 
     /// The data of a DS record for it, by SHA-256, which is that of its CDS record, too (RFC 4034, 5.1.4; RFC 7344, 3.1).
     pub fn ds(&self, origin: Name<'_>) -> Vec<u8> {
-        const SHA256: u8 = 2;
+        self.ds_by(&digest::SHA256, DS_SHA256, origin)
+    }
+
+    pub(crate) fn ds_by(&self, algorithm: &'static digest::Algorithm, number: u8, origin: Name<'_>) -> Vec<u8> {
         let mut lower = [0; dns_wire::name::NAME_LEN_MAX];
         let signed = [origin.lowercase(&mut lower).as_bytes(), &self.dnskey].concat();
-        let digest = ring::digest::digest(&ring::digest::SHA256, &signed);
-        [&self.tag.to_be_bytes()[..], &[self.algorithm, SHA256], digest.as_ref()].concat()
+        let digest = digest::digest(algorithm, &signed);
+        [&self.tag.to_be_bytes()[..], &[self.algorithm, number], digest.as_ref()].concat()
+    }
+
+    /// Whether a DS record of this data is one of the key, by SHA-1, SHA-256 or SHA-384.
+    pub(crate) fn is_named_by(&self, origin: Name<'_>, ds: &[u8]) -> bool {
+        let is_by_sha1 =
+            || self.ds_by(&digest::SHA1_FOR_LEGACY_USE_ONLY, DS_SHA1, origin) == ds;
+        self.is_trusted_by(origin, ds) || is_by_sha1()
+    }
+
+    /// The same by a digest that validators rely on.
+    pub(crate) fn is_trusted_by(&self, origin: Name<'_>, ds: &[u8]) -> bool {
+        self.ds(origin) == ds || self.ds_by(&digest::SHA384, DS_SHA384, origin) == ds
     }
 
     /// The key tag (RFC 4034, appendix B).

@@ -45,9 +45,7 @@ impl KeySet {
         let mut zone_signing: Vec<&Key> = of_role(Role::ZoneSigning).collect();
         // A validator that trusts an algorithm may expect it of every signature (RFC 4035, 2.2).
         zone_signing.extend(key_signing.iter().filter(|key| self.signs_all(key, now)).copied());
-        let is_past = |time: Option<u64>| time.is_some_and(|time| time <= now);
-        let is_synced = |key: &&&Key| is_past(key.times.sync_publish) && !is_past(key.times.sync_delete);
-        let synced = key_signing.iter().filter(is_synced).copied().collect();
+        let synced = key_signing.iter().filter(|key| self.is_synced(key, now)).copied().collect();
         Ok(Active { published, key_signing, zone_signing, synced })
     }
 
@@ -55,6 +53,18 @@ impl KeySet {
     pub fn signs_all(&self, key: &Key, now: u64) -> bool {
         let is_own = |other: &&Key| other.algorithm() == key.algorithm() && other.role() == Role::ZoneSigning;
         !self.keys.iter().filter(is_own).any(|other| other.times.state(now) == State::Signing)
+    }
+
+    /// Whether a key-signing key is one that the parent is to trust.
+    pub fn is_synced(&self, key: &Key, now: u64) -> bool {
+        let is_past = |time: Option<u64>| time.is_some_and(|time| time <= now);
+        is_past(key.times.sync_publish) && !is_past(key.times.sync_delete)
+    }
+
+    /// Whether a key-signing key signs for as long as caches may have a DS record of it, and no longer.
+    pub fn is_leaving(&self, key: &Key, now: u64) -> bool {
+        let is_told = key.times.sync_delete.is_some_and(|time| time <= now);
+        is_told && key.role() == Role::KeySigning && key.times.state(now) == State::Signing
     }
 
     /// When the next key comes or goes.

@@ -1,6 +1,6 @@
 //! New keys in place of old ones, without a moment in which somebody cannot validate (RFC 7583).
 
-use crate::key::{Role, Times};
+use crate::key::{Key, Role, State, Times};
 use crate::key_set::KeySet;
 use crate::wanted::KEY_TTL;
 
@@ -28,7 +28,7 @@ impl Times {
     /// Those of a key and of the one that takes its place.
     ///
     /// A zone-signing key is published before it signs (RFC 7583, 3.2.1). A key-signing key signs beside the old one, until the parent
-    /// has its DS record and [`retired`](Times::retired) ends the old one (3.3.1).
+    /// has its DS record and [`retired`](KeySet::retired) ends the old one (3.3.1).
     #[must_use]
     pub fn roll(self, role: Role, now: u64) -> (Times, Times) {
         let seen = Some(now + KEYS_SEEN);
@@ -39,12 +39,6 @@ impl Times {
             }
             Role::KeySigning => (Times { sync_delete: seen, ..self }, Times::first(now)),
         }
-    }
-
-    /// Those of a key-signing key that no DS record of the parent leads to any more.
-    #[must_use]
-    pub fn retired(self, now: u64) -> Times {
-        Times { inactive: Some(now), delete: Some(now), ..self }
     }
 }
 
@@ -75,7 +69,21 @@ impl KeySet {
             return Err(Needed::ZoneSigning);
         }
         let active = self.at(now).map_err(|_| Needed::Only)?;
-        let follows = |other: &&crate::Key| other.tag() != tag && other.algorithm() == key.algorithm();
+        let follows = |other: &&Key| other.tag() != tag && other.algorithm() == key.algorithm();
         if active.synced.iter().any(follows) { Ok(()) } else { Err(Needed::Only) }
+    }
+
+    /// The times of a key-signing key that no DS record of the parent leads to any more.
+    ///
+    /// One that signs all stays in the DNSKEY set until nobody has its signatures any more: those of the other key have been there since that
+    /// one came.
+    #[must_use]
+    pub fn retired(&self, old: &Key, now: u64) -> Times {
+        let others = self.keys().iter().filter(|other| {
+            other.role() == Role::KeySigning && other.tag() != old.tag() && other.times.state(now) == State::Signing
+        });
+        let alone_since = others.filter_map(|other| other.times.activate).max().unwrap_or(0);
+        let gone = if self.signs_all(old, now) { alone_since + SIGNATURES_GONE } else { now };
+        Times { inactive: Some(now), delete: Some(now.max(gone)), ..old.times }
     }
 }

@@ -370,8 +370,21 @@ fn a_key_signing_key_signs_beside_the_old_one_until_that_is_retired() {
         [(Signing, false), (Signing, true)],
     ];
     assert_eq!(states(Role::KeySigning), expected);
-    let (old, _) = Times::first(NOW).roll(Role::KeySigning, NOW + DAY);
-    assert_eq!(old.retired(NOW + 9 * DAY).state(NOW + 9 * DAY), Removed);
+}
+
+#[test]
+fn a_key_that_signed_all_stays_published_until_its_signatures_are_gone() {
+    use State::*;
+    let (old, new) = Times::first(NOW).roll(Role::KeySigning, NOW + DAY);
+    let days = |others: Vec<crate::Key>| {
+        let keys = KeySet::new([key(Role::KeySigning, old), key(Role::KeySigning, new)].into_iter().chain(others).collect());
+        let old = keys.keys().iter().find(|key| key.times == old).unwrap();
+        let times = keys.retired(old, NOW + 2 * DAY);
+        [2, 8, 9].map(|day| times.state(NOW + day * DAY))
+    };
+    assert_eq!(days(Vec::new()), [Retired, Retired, Removed]);
+    let zone_signing = key(Role::ZoneSigning, Times::first(NOW));
+    assert_eq!(days(vec![zone_signing]), [Removed; 3], "its signatures are those of keys, and go with the set");
 }
 
 #[test]
@@ -394,7 +407,7 @@ fn a_key_is_not_retired_before_the_parent_is_told_of_another_one() {
 #[test]
 fn the_times_of_a_key_are_written_in_place_of_those_that_it_had() {
     let files = KeyFiles::generate(name("example.").as_name(), Role::KeySigning, Times::first(NOW)).unwrap();
-    let times = Times::first(NOW).retired(NOW + DAY);
+    let times = Times { inactive: Some(NOW + DAY), delete: Some(NOW + DAY), ..Times::first(NOW) };
     let private = times.written_into(&files.private);
     let read = Key::read(name("example.").as_name(), &files.public, &private).unwrap();
     assert_eq!(read.times, times);

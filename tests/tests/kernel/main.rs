@@ -23,5 +23,6 @@ mod query_log;
 mod reload;
 mod resolver;
 mod serving;
+mod signing;
 mod tcp;
 mod updates;

@@ -38,7 +38,7 @@ pub(crate) enum ConfigError {
     #[error("{option}: {value:?} is not {expected}")]
     Form { option: &'static str, value: String, expected: &'static str },
     /// Keys for a zone that is not to be signed.
-    #[error("zone {}: keys, new-keys and nsec3 have no use without dnssec = true", .0.display())]
+    #[error("zone {}: keys, new-keys, parent and nsec3 have no use without dnssec = true", .0.display())]
     KeysUnused(PathBuf),
     /// A name that two pools have.
     #[error("pool.names: {value} is in pool {} and in pool {}: remove it from one of them", pools[0], pools[1])]
@@ -113,6 +113,8 @@ pub(crate) struct ZoneSpec {
     pub(crate) keys: Option<PathBuf>,
     /// Whether a key is made if there is none.
     pub(crate) makes_keys: bool,
+    /// The servers of the parent, which are asked for its DS records.
+    pub(crate) parent: Vec<SocketAddr>,
     /// What it is denied by then.
     pub(crate) denial: DenialBy,
     /// What lines have in it.
@@ -122,8 +124,8 @@ pub(crate) struct ZoneSpec {
 impl ZoneSpec {
     /// A zone of this file, as whoever says no more wants it.
     pub(crate) fn of(file: PathBuf) -> ZoneSpec {
-        let (origin, keys, denial, lines) = (None, None, DenialBy::default(), Vec::new());
-        ZoneSpec { file, origin, keys, makes_keys: true, denial, lines }
+        let (origin, keys, parent, lines) = (None, None, Vec::new(), Vec::new());
+        ZoneSpec { file, origin, keys, makes_keys: true, parent, denial: DenialBy::default(), lines }
     }
 }
 
@@ -178,7 +180,8 @@ impl Config {
             let keys = keys_directory(table, &file, &directory)?;
             let denial = if table.nsec3 { DenialBy::Nsec3 } else { DenialBy::Nsec };
             let (makes_keys, lines) = (table.new_keys.unwrap_or(true), lines.of_zone(table, &directory)?);
-            let spec = ZoneSpec { file, origin, keys, makes_keys, denial, lines };
+            let parent = servers_of_parent(&table.parent)?;
+            let spec = ZoneSpec { file, origin, keys, makes_keys, parent, denial, lines };
             transfers.add_zone(&spec, table)?;
             zones.push(spec);
         }
@@ -295,12 +298,25 @@ pub(crate) fn parse_address(option: &'static str, text: &str, port: u16) -> Resu
     })
 }
 
-/// `[ORIGIN=]FILE`. A file whose name has a `=` needs its origin, or `./` in front.
+/// The servers of a zone's parent.
+fn servers_of_parent(texts: &[String]) -> Result<Vec<SocketAddr>, ConfigError> {
+    const OPTION: &str = "zone.parent";
+    in_range(OPTION, texts.len() as u64, 0, 16)?;
+    let mut servers = Vec::new();
+    for text in texts {
+        let server = parse_address(OPTION, text, DEVICE_PORT)?;
+        if !servers.contains(&server) {
+            servers.push(server);
+        }
+    }
+    Ok(servers)
+}
+
 /// Where the keys of a zone are, if it is to be signed: beside its file, unless the user says otherwise.
 fn keys_directory(table: &ZoneTable, file: &Path, directory: &Path) -> Result<Option<PathBuf>, ConfigError> {
     let beside = || file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match (table.dnssec, &table.keys) {
-        (false, None) if !table.nsec3 && table.new_keys.is_none() => Ok(None),
+        (false, None) if !table.nsec3 && table.new_keys.is_none() && table.parent.is_empty() => Ok(None),
         (false, _) => Err(ConfigError::KeysUnused(table.file.clone())),
         (true, keys) => {
             Ok(Some(keys.as_ref().map_or_else(|| beside().to_owned(), |keys| directory.join(keys))))
@@ -308,6 +324,7 @@ fn keys_directory(table: &ZoneTable, file: &Path, directory: &Path) -> Result<Op
     }
 }
 
+/// `[ORIGIN=]FILE`. A file whose name has a `=` needs its origin, or `./` in front.
 fn parse_zone(text: &str) -> Result<ZoneSpec, ConfigError> {
     match text.split_once('=') {
         Some((origin, file)) if !origin.contains('/') => {

@@ -200,6 +200,9 @@ pub(crate) struct ZoneTable {
     pub(crate) keys: Option<PathBuf>,
     /// Whether a key is made if there is none.
     pub(crate) new_keys: Option<bool>,
+    /// Servers of the parent, which are asked for its DS records.
+    #[serde(default)]
+    pub(crate) parent: Vec<String>,
     /// Whether it is denied by NSEC3 records then.
     #[serde(default)]
     pub(crate) nsec3: bool,

@@ -27,6 +27,8 @@
 //! | `query/` | `sidestep dns query`: a client |
 //! | `explain.rs` | `sidestep dns explain` |
 //! | `audit/` | `sidestep dns audit`: what a resolver does with time, place and names |
+//! | `signing.rs`, `keys.rs`, `key_files.rs` | zones that the server signs, and their keys |
+//! | `parents.rs` | what parents have of the DS records of such zones, and keys that end because of that |
 //! | `zones.rs` | `sidestep dns zones`, `sidestep dns zone` |
 //! | `orders.rs` | what tools have done with single zones |
 //! | `stats.rs` | counters, over a Unix socket |
@@ -58,6 +60,7 @@ mod load;
 mod notify;
 mod options;
 mod orders;
+mod parents;
 mod peer;
 mod pools;
 mod privileges;

@@ -1,0 +1,142 @@
+//! Keys of zones that the server signs, over months that pass in moments: the times in their files are made older.
+
+mod fake_parent;
+mod parent;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lab::Directory;
+use rustix::process::Signal;
+use serde_json::Value;
+use tests::{Dig, Serving, Transport, command};
+
+/// Nothing here takes longer, on a machine that does other work too.
+const PATIENCE: Duration = Duration::from_secs(120);
+const HOUR: u64 = 3600;
+const DAY: u64 = 24 * HOUR;
+const ORIGIN: &str = "one.test";
+
+/// A server that signs one zone.
+struct SignedZone {
+    server: Serving,
+    config: String,
+}
+
+impl SignedZone {
+    /// With more about the zone.
+    fn start(options: &str) -> SignedZone {
+        let directory = Directory::new().unwrap();
+        let text = "@ 60 SOA ns h 1 2 3 4 5\n@ 60 NS ns\nns 60 A 192.0.2.1\nwww 60 A 192.0.2.80\n";
+        directory.write("one.test.zone", text).unwrap();
+        let text = format!("[[zone]]\nfile = \"one.test.zone\"\ndnssec = true\n{options}");
+        let config = directory.write("dns.toml", &text).unwrap().display().to_string();
+        let server = Serving::start_in(directory, &["--config", &config], &[]);
+        SignedZone { server, config }
+    }
+
+    /// The same with the configuration as it is now, after a crash.
+    fn restart(self) -> SignedZone {
+        let SignedZone { server: Serving { mut process, directory, .. }, config } = self;
+        process.kill();
+        SignedZone { server: Serving::start_in(directory, &["--config", &config], &[]), config }
+    }
+
+    /// What `sidestep dns keys` says of each key.
+    fn keys(&self) -> Vec<Value> {
+        let output = command(&["dns", "keys", "--json", "--config", &self.config]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Waits until the keys are as they should be.
+    fn wait_for(&self, what: &str, is_so: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+        let began = Instant::now();
+        loop {
+            let keys = self.keys();
+            if is_so(&keys) {
+                return keys;
+            }
+            assert!(began.elapsed() < PATIENCE, "{what}: {keys:#?}\n{}", self.server.process.output());
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Has the server look at configuration, keys and parents.
+    fn reload(&self) {
+        self.server.process.signal(Signal::HUP);
+    }
+
+    fn roll(&self) {
+        let output = command(&["dns", "key", "roll", ORIGIN, "--config", &self.config]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// The data of the DS record that the parent should have.
+    fn ds(&self) -> Vec<Vec<u8>> {
+        self.wait_for("the server has all keys", |keys| keys.iter().all(|key| word(key, "state") != "unseen"));
+        let output = command(&["dns", "keys", "--ds", "--config", &self.config]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        let record = |line: &str| {
+            let words: Vec<&str> = line.split_whitespace().skip(4).collect();
+            let tag: u16 = words[0].parse().unwrap();
+            let numbers = [words[1].parse().unwrap(), words[2].parse().unwrap()];
+            let octet = |at: usize| u8::from_str_radix(&words[3][at..at + 2], 16).unwrap();
+            let digest: Vec<u8> = (0..words[3].len()).step_by(2).map(octet).collect();
+            [&tag.to_be_bytes()[..], &numbers, &digest].concat()
+        };
+        text.lines().map(record).collect()
+    }
+
+    /// Data of the apex's records of a type, as the server answers.
+    fn at_apex(&self, rtype: &str) -> Vec<String> {
+        let dig = Dig::ask(self.server.v4, Transport::Tcp, &[ORIGIN, rtype]);
+        let data = |line: &String| line.split(' ').skip(4).collect::<Vec<_>>().join(" ");
+        dig.section("ANSWER").iter().map(data).collect()
+    }
+
+    /// The files with the times of keys.
+    fn key_files(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.server.directory.path()).unwrap();
+        let files = entries.map(|entry| entry.unwrap().path());
+        files.filter(|path| path.extension().is_some_and(|ending| ending == "private")).collect()
+    }
+
+    /// Makes all times of keys older, and has the server look at them.
+    fn let_pass(&self, seconds: u64) {
+        for file in self.key_files() {
+            let text = fs::read_to_string(&file).unwrap();
+            let older = |line: &str| match line.split_once(": ") {
+                Some((word, time)) if time.len() == 14 && time.bytes().all(|octet| octet.is_ascii_digit()) => {
+                    format!("{word}: {}\n", earlier(time, seconds))
+                }
+                _ => format!("{line}\n"),
+            };
+            let new = file.with_extension("older");
+            fs::write(&new, text.lines().map(older).collect::<String>()).unwrap();
+            fs::rename(&new, &file).unwrap();
+        }
+        self.reload();
+    }
+}
+
+/// A time written YYYYMMDDHHMMSS so many seconds earlier.
+fn earlier(time: &str, seconds: u64) -> String {
+    let [date, clock] = [&time[..8], &time[8..]];
+    let text = format!("{date} {}:{}:{} UTC {seconds} seconds ago", &clock[..2], &clock[2..4], &clock[4..]);
+    let output = Command::new("date").args(["-u", "-d", &text, "+%Y%m%d%H%M%S"]).output().unwrap();
+    assert!(output.status.success(), "{text}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+fn word<'v>(key: &'v Value, field: &str) -> &'v str {
+    key[field].as_str().unwrap_or_default()
+}
+
+/// The key of a tag.
+fn of_tag<'v>(keys: &'v [Value], tag: &Value) -> &'v Value {
+    keys.iter().find(|key| key["tag"] == *tag).unwrap_or_else(|| panic!("no key {tag}: {keys:#?}"))
+}
