@@ -45,6 +45,58 @@ pub enum KeyError {
     Generate,
 }
 
+/// An algorithm for which keys can be drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    /// The one that RFC 8624 recommends.
+    #[default]
+    EcdsaP256Sha256,
+    /// The same on a longer curve.
+    EcdsaP384Sha384,
+    /// Edwards curves (RFC 8080).
+    Ed25519,
+}
+
+impl Algorithm {
+    const ALL: [Algorithm; 3] = [Algorithm::EcdsaP256Sha256, Algorithm::EcdsaP384Sha384, Algorithm::Ed25519];
+
+    /// The one of this mnemonic.
+    pub fn of_name(name: &str) -> Option<Algorithm> {
+        Algorithm::ALL.into_iter().find(|algorithm| algorithm.name().eq_ignore_ascii_case(name))
+    }
+
+    /// The one of this number; `None` if no keys of it can be drawn.
+    pub fn of_number(number: u8) -> Option<Algorithm> {
+        Algorithm::ALL.into_iter().find(|algorithm| algorithm.number() == number)
+    }
+
+    /// Its number (IANA's registry of DNSSEC algorithms).
+    pub fn number(self) -> u8 {
+        match self {
+            Algorithm::EcdsaP256Sha256 => 13,
+            Algorithm::EcdsaP384Sha384 => 14,
+            Algorithm::Ed25519 => 15,
+        }
+    }
+
+    /// Its mnemonic.
+    pub fn name(self) -> &'static str {
+        match self {
+            Algorithm::EcdsaP256Sha256 => "ECDSAP256SHA256",
+            Algorithm::EcdsaP384Sha384 => "ECDSAP384SHA384",
+            Algorithm::Ed25519 => "ED25519",
+        }
+    }
+
+    fn parameters(self) -> GenerateParams {
+        match self {
+            Algorithm::EcdsaP256Sha256 => GenerateParams::EcdsaP256Sha256,
+            Algorithm::EcdsaP384Sha384 => GenerateParams::EcdsaP384Sha384,
+            Algorithm::Ed25519 => GenerateParams::Ed25519,
+        }
+    }
+}
+
 /// What a key signs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -72,6 +124,8 @@ pub enum State {
     Published,
     /// It signs.
     Signing,
+    /// It signs, and is not in the DNSKEY set: not yet, or not any more (RFC 6781, 4.1.4).
+    SigningUnpublished,
     /// It is in the DNSKEY set, and signs no more.
     Retired,
     /// It has left the DNSKEY set.
@@ -140,15 +194,22 @@ impl Times {
     }
 
     /// What the key does.
+    ///
+    /// A key signs without being in the DNSKEY set if its times say so: it is activated before it is published, or deleted before it is
+    /// inactive.
     pub fn state(&self, now: u64) -> State {
-        let has_come = |time: Option<u64>| time.is_none_or(|time| time <= now);
-        let is_gone = |time: Option<u64>| time.is_some_and(|time| time <= now);
+        let is_past = |time: Option<u64>| time.is_some_and(|time| time <= now);
+        let is_to_come = |time: Option<u64>| time.is_some_and(|time| time > now);
         match () {
-            () if is_gone(self.delete) => State::Removed,
-            () if !has_come(self.publish) => State::Waiting,
-            () if is_gone(self.inactive) => State::Retired,
-            () if has_come(self.activate) => State::Signing,
-            () => State::Published,
+            () if is_past(self.delete) && is_to_come(self.inactive) => State::SigningUnpublished,
+            () if is_past(self.delete) => State::Removed,
+            () if is_to_come(self.publish) && is_past(self.activate) && !is_past(self.inactive) => {
+                State::SigningUnpublished
+            }
+            () if is_to_come(self.publish) => State::Waiting,
+            () if is_past(self.inactive) => State::Retired,
+            () if is_to_come(self.activate) => State::Published,
+            () => State::Signing,
         }
     }
 }
@@ -192,8 +253,21 @@ impl KeyFiles {
     /// # Errors
     /// The system gave no randomness.
     pub fn generate(origin: Name<'_>, role: Role, times: Times) -> Result<KeyFiles, KeyError> {
+        KeyFiles::generate_by(Algorithm::default(), origin, role, times)
+    }
+
+    /// Draws a key of an algorithm.
+    ///
+    /// # Errors
+    /// The system gave no randomness.
+    pub fn generate_by(
+        algorithm: Algorithm,
+        origin: Name<'_>,
+        role: Role,
+        times: Times,
+    ) -> Result<KeyFiles, KeyError> {
         let (secret, public) =
-            generate(&GenerateParams::EcdsaP256Sha256, role.flags()).map_err(|_| KeyError::Generate)?;
+            generate(&algorithm.parameters(), role.flags()).map_err(|_| KeyError::Generate)?;
         let owner = DomainName::from_octets(origin.as_bytes().to_vec()).expect("a name is a name");
         let stem = stem(origin, public.algorithm().to_int(), public.key_tag());
         let record = Record::new(owner, domain::base::iana::Class::IN, Ttl::ZERO, public);
@@ -266,7 +340,12 @@ impl Key {
         self.ds_by(&digest::SHA256, DS_SHA256, origin)
     }
 
-    pub(crate) fn ds_by(&self, algorithm: &'static digest::Algorithm, number: u8, origin: Name<'_>) -> Vec<u8> {
+    pub(crate) fn ds_by(
+        &self,
+        algorithm: &'static digest::Algorithm,
+        number: u8,
+        origin: Name<'_>,
+    ) -> Vec<u8> {
         let mut lower = [0; dns_wire::name::NAME_LEN_MAX];
         let signed = [origin.lowercase(&mut lower).as_bytes(), &self.dnskey].concat();
         let digest = digest::digest(algorithm, &signed);
@@ -275,8 +354,7 @@ impl Key {
 
     /// Whether a DS record of this data is one of the key, by SHA-1, SHA-256 or SHA-384.
     pub(crate) fn is_named_by(&self, origin: Name<'_>, ds: &[u8]) -> bool {
-        let is_by_sha1 =
-            || self.ds_by(&digest::SHA1_FOR_LEGACY_USE_ONLY, DS_SHA1, origin) == ds;
+        let is_by_sha1 = || self.ds_by(&digest::SHA1_FOR_LEGACY_USE_ONLY, DS_SHA1, origin) == ds;
         self.is_trusted_by(origin, ds) || is_by_sha1()
     }
 
@@ -312,7 +390,6 @@ impl Key {
     }
 }
 
-/// RFC 4034, 2.1.
 /// The text of a `.key` file with the class that Knot's `keymgr` leaves out, as a zone file may (RFC 1035, 5.1).
 fn with_class(public: &str) -> String {
     let with_class = |line: &str| {
@@ -329,14 +406,15 @@ fn with_class(public: &str) -> String {
     public.lines().map(with_class).collect()
 }
 
+/// RFC 4034, 2.1.
 fn dnskey_data(key: &Dnskey<Vec<u8>>) -> Vec<u8> {
     let head = [&key.flags().to_be_bytes()[..], &[key.protocol(), key.algorithm().to_int()]];
     [&head.concat(), key.public_key().as_slice()].concat()
 }
 
-/// The types that only a key-signing key signs.
-pub(crate) fn is_of_keys(rtype: Rtype) -> bool {
-    matches!(rtype, Rtype::DNSKEY | Rtype::CDS | Rtype::CDNSKEY)
+/// The types by which the parent learns of keys: those sign them that sign the DNSKEY set (RFC 7344, 4.1).
+pub(crate) fn is_for_parent(rtype: Rtype) -> bool {
+    matches!(rtype, Rtype::CDS | Rtype::CDNSKEY)
 }
 
 #[cfg(test)]

@@ -25,9 +25,9 @@ mod sign;
 mod signature;
 mod wanted;
 
-pub use key::{Key, KeyError, KeyFiles, Role, State, Times};
+pub use key::{Algorithm, Key, KeyError, KeyFiles, Role, State, Times};
 pub use key_set::{Active, KeySet, NoKey};
-pub use parent::{AtParent, Change, Parent, Said, Server, UNKNOWN_TTL};
-pub use roll::Needed;
+pub use parent::{AtParent, Parent, ParentChange, Said, Server, UNKNOWN_TTL};
+pub use roll::{Change, Needed};
 pub use sign::{DenialBy, Due, SignError, Signed, Signer, differing};
 pub use signature::Lifetimes;

@@ -72,7 +72,7 @@ pub enum AtParent {
 
 /// What has changed with the last answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum ParentChange {
     /// All servers have the DS record of the key of this tag, and not all had.
     Shown(u16),
     /// A server does not have it any more.
@@ -87,7 +87,7 @@ impl Parent {
         keys: &KeySet,
         said: &[(SocketAddr, Said)],
         now: u64,
-    ) -> Vec<Change> {
+    ) -> Vec<ParentChange> {
         let key_signing = || keys.keys().iter().filter(|key| key.role() == Role::KeySigning);
         let mut changes = Vec::new();
         let mut all = Vec::new();
@@ -96,8 +96,8 @@ impl Parent {
             let before = seen.shown_since;
             seen.note(origin, key, said, now);
             match (before, seen.shown_since) {
-                (None, Some(_)) => changes.push(Change::Shown(key.tag())),
-                (Some(_), None) => changes.push(Change::Lost(key.tag())),
+                (None, Some(_)) => changes.push(ParentChange::Shown(key.tag())),
+                (Some(_), None) => changes.push(ParentChange::Lost(key.tag())),
                 _ => {}
             }
             all.push(seen);
@@ -129,9 +129,10 @@ impl Parent {
     /// Whether something is still to happen at the parent, or because of it.
     pub fn is_awaited(&self, origin: Name<'_>, keys: &KeySet, now: u64) -> bool {
         let signing = |key: &&Key| key.role() == Role::KeySigning && key.times.state(now) == State::Signing;
-        keys.keys().iter().filter(signing).any(|key| {
-            keys.is_leaving(key, now) || self.state_of(origin, keys, key, now) == AtParent::Told
-        })
+        keys.keys()
+            .iter()
+            .filter(signing)
+            .any(|key| keys.is_leaving(key, now) || self.state_of(origin, keys, key, now) == AtParent::Told)
     }
 
     /// When a key-signing key may end that another one has taken the place of, in seconds since 1970; `None` while that is not known.

@@ -3,7 +3,7 @@
 use dns_wire::NameBuf;
 
 use super::*;
-use crate::key::{KeyFiles, Times};
+use crate::key::{Algorithm, KeyFiles, Times};
 
 const NOW: u64 = 1_800_000_000;
 const DAY: u64 = 86_400;
@@ -36,7 +36,7 @@ impl Roll {
     }
 
     /// Notes what servers say, one after the other.
-    fn say(&mut self, now: u64, said: &[Said]) -> Vec<Change> {
+    fn say(&mut self, now: u64, said: &[Said]) -> Vec<ParentChange> {
         let address = |number: usize| SocketAddr::from(([192, 0, 2, number as u8], 53));
         let said: Vec<_> =
             said.iter().enumerate().map(|(number, said)| (address(number), said.clone())).collect();
@@ -79,7 +79,7 @@ fn the_old_key_ends_when_all_servers_show_the_new_one_and_the_ttl_of_the_old_ds_
     assert_eq!(roll.end(TOLD), None);
     assert!(roll.problems()[0].starts_with("it has the DS record of"), "{:?}", roll.problems());
     let shown = roll.say(TOLD + 10, &[ds(60, &[&new]), ds(60, &[&old, &new])]);
-    assert_eq!(shown, [Change::Shown(roll.key(&new).tag())]);
+    assert_eq!(shown, [ParentChange::Shown(roll.key(&new).tag())]);
     assert_eq!((roll.end(TOLD + 10), roll.problems()), (Some(TOLD + 10 + 7200), Vec::new()));
     roll.say(TOLD + 7209, &[ds(60, &[&new]), ds(60, &[&new])]);
     assert!(!roll.ends(TOLD + 7209));
@@ -107,7 +107,7 @@ fn a_server_that_is_silent_holds_the_old_key_and_one_that_falls_back_begins_the_
     roll.say(TOLD + 60, &[ds(60, &[&new]), silence()]);
     assert_eq!((roll.end(TOLD + 60), roll.ends(TOLD + 60)), (Some(TOLD + 60), false));
     let lost = roll.say(TOLD + 61, &[ds(60, &[&new]), ds(60, &[])]);
-    assert_eq!((lost, roll.end(TOLD + 61)), (vec![Change::Lost(roll.key(&new).tag())], None));
+    assert_eq!((lost, roll.end(TOLD + 61)), (vec![ParentChange::Lost(roll.key(&new).tag())], None));
     roll.say(TOLD + 70, &both);
     assert_eq!(roll.end(TOLD + 70), Some(TOLD + 130));
 }
@@ -117,8 +117,13 @@ fn no_key_ends_that_is_not_being_replaced() {
     let mut roll = Roll::new();
     let (old, new) = (roll.old.clone(), roll.new.clone());
     roll.say(NOW + DAY, &[ds(60, &[&old, &new])]);
-    assert_eq!((roll.end(NOW + DAY), roll.ends(NOW + DAY + 60)), (None, false), "it is not told to the parent yet");
-    let alone = Roll { keys: KeySet::new(vec![key(Times { sync_delete: Some(NOW), ..Times::first(NOW) })]), ..roll };
+    assert_eq!(
+        (roll.end(NOW + DAY), roll.ends(NOW + DAY + 60)),
+        (None, false),
+        "it is not told to the parent yet"
+    );
+    let alone =
+        Roll { keys: KeySet::new(vec![key(Times { sync_delete: Some(NOW), ..Times::first(NOW) })]), ..roll };
     assert_eq!(alone.parent.ended(origin().as_name(), &alone.keys, TOLD).len(), 0);
 }
 
@@ -152,4 +157,23 @@ fn the_state_of_a_key_says_how_far_the_parent_is() {
     assert!(roll.parent.is_awaited(origin().as_name(), &roll.keys, TOLD));
     roll.say(TOLD, &[ds(60, &[&new])]);
     assert_eq!(states(&roll, TOLD), [AtParent::NotTold, AtParent::HasDs(TOLD)]);
+}
+
+#[test]
+fn a_key_whose_algorithm_ends_waits_until_the_parent_does_not_name_it_any_more() {
+    let before = KeySet::new(vec![key(Times::first(NOW - DAY))]);
+    let change = before.to_algorithm(Algorithm::Ed25519, NOW).unwrap();
+    let (drawn, timed) = (change.drawn[0].1, change.timed[0].1);
+    let files =
+        KeyFiles::generate_by(Algorithm::Ed25519, origin().as_name(), Role::KeySigning, drawn).unwrap();
+    let second = Key::read(origin().as_name(), &files.public, &files.private).unwrap();
+    let first = Key { times: timed, ..before.into_keys().pop().unwrap() };
+    let [old, new] = [&first, &second].map(|key| key.ds(origin().as_name()));
+    let keys = KeySet::new(vec![first, second]);
+    let mut roll = Roll { keys, old: old.clone(), new: new.clone(), parent: Parent::default() };
+    let told = NOW + 9 * DAY;
+    roll.say(told, &[ds(7200, &[&old, &new])]);
+    assert_eq!(roll.end(told), None);
+    roll.say(told + 60, &[ds(60, &[&new])]);
+    assert_eq!(roll.end(told + 60), Some(told + 60 + 7200));
 }

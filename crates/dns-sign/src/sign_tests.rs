@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
 use super::*;
-use crate::key::{Key, KeyError, KeyFiles, Role, State, Times};
+use crate::key::{Algorithm, Key, KeyError, KeyFiles, Role, State, Times};
 use crate::key_set::KeySet;
 use crate::roll::Needed;
 
@@ -21,7 +21,11 @@ fn wire(text: &str) -> Vec<u8> {
 }
 
 fn key(role: Role, times: Times) -> Key {
-    let files = KeyFiles::generate(name("example.").as_name(), role, times).unwrap();
+    key_of(Algorithm::default(), role, times)
+}
+
+fn key_of(algorithm: Algorithm, role: Role, times: Times) -> Key {
+    let files = KeyFiles::generate_by(algorithm, name("example.").as_name(), role, times).unwrap();
     Key::read(name("example.").as_name(), &files.public, &files.private).unwrap()
 }
 
@@ -377,14 +381,113 @@ fn a_key_that_signed_all_stays_published_until_its_signatures_are_gone() {
     use State::*;
     let (old, new) = Times::first(NOW).roll(Role::KeySigning, NOW + DAY);
     let days = |others: Vec<crate::Key>| {
-        let keys = KeySet::new([key(Role::KeySigning, old), key(Role::KeySigning, new)].into_iter().chain(others).collect());
+        let keys = KeySet::new(
+            [key(Role::KeySigning, old), key(Role::KeySigning, new)].into_iter().chain(others).collect(),
+        );
         let old = keys.keys().iter().find(|key| key.times == old).unwrap();
-        let times = keys.retired(old, NOW + 2 * DAY);
+        let [(_, times)] = keys.retired(old, NOW + 2 * DAY)[..] else { panic!() };
         [2, 8, 9].map(|day| times.state(NOW + day * DAY))
     };
     assert_eq!(days(Vec::new()), [Retired, Retired, Removed]);
     let zone_signing = key(Role::ZoneSigning, Times::first(NOW));
-    assert_eq!(days(vec![zone_signing]), [Removed; 3], "its signatures are those of keys, and go with the set");
+    assert_eq!(
+        days(vec![zone_signing]),
+        [Removed; 3],
+        "its signatures are those of keys, and go with the set"
+    );
+}
+
+/// The keys of a zone that goes from ECDSAP256SHA256 to ED25519 since `NOW`, which began with keys of these roles.
+fn changing(roles: &[Role]) -> KeySet {
+    let old = KeySet::new(roles.iter().map(|role| key(*role, Times::first(NOW - DAY))).collect());
+    let change = old.to_algorithm(Algorithm::Ed25519, NOW).unwrap();
+    let drawn = change.drawn.iter().map(|(role, times)| key_of(Algorithm::Ed25519, *role, *times));
+    let mut keys: Vec<Key> = drawn.collect();
+    let timed: Vec<(u16, Times)> = change.timed.iter().map(|(key, times)| (key.tag(), *times)).collect();
+    let mut left = old.into_keys();
+    timed
+        .iter()
+        .for_each(|(tag, times)| left.iter_mut().find(|key| key.tag() == *tag).unwrap().times = *times);
+    keys.extend(left);
+    KeySet::new(keys)
+}
+
+/// The algorithms of the DNSKEY set, of its signatures, of those of CDS, of those of all else, and of the CDS records.
+fn algorithms(keys: &KeySet, now: u64) -> [Vec<u8>; 5] {
+    let active = keys.at(now).unwrap();
+    let Active { published, key_signing, parent_signing, zone_signing, synced } = &active;
+    [published, key_signing, parent_signing, zone_signing, synced].map(|keys| {
+        let mut numbers: Vec<u8> = keys.iter().map(|key| key.algorithm()).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
+    })
+}
+
+#[test]
+fn a_change_of_algorithm_goes_by_signatures_keys_and_ds_and_back_by_keys_and_signatures() {
+    for roles in [&[Role::KeySigning][..], &[Role::KeySigning, Role::ZoneSigning]] {
+        let keys = changing(roles);
+        let [old, new, both] = [vec![13], vec![15], vec![13, 15]];
+        let signatures = [old.clone(), old.clone(), both.clone(), both.clone(), old.clone()];
+        assert_eq!(algorithms(&keys, NOW), signatures, "{roles:?}");
+        assert_eq!(algorithms(&keys, NOW + 8 * DAY - 1), signatures);
+        let published = [both.clone(), both.clone(), both.clone(), both.clone(), old.clone()];
+        assert_eq!(algorithms(&keys, NOW + 8 * DAY), published);
+        let told = [both.clone(), both.clone(), both.clone(), both.clone(), new.clone()];
+        assert_eq!(algorithms(&keys, NOW + 8 * DAY + 7200), told);
+        let leaving = keys.keys().iter().find(|key| keys.is_leaving(key, NOW + 9 * DAY)).unwrap();
+        assert_eq!(leaving.algorithm(), 13);
+
+        let retired: Vec<(u16, Times)> =
+            keys.retired(leaving, NOW + 9 * DAY).iter().map(|(key, times)| (key.tag(), *times)).collect();
+        assert_eq!(retired.len(), roles.len());
+        let mut left = keys.into_keys();
+        retired
+            .iter()
+            .for_each(|(tag, times)| left.iter_mut().find(|key| key.tag() == *tag).unwrap().times = *times);
+        let keys = KeySet::new(left);
+        let unpublished = [new.clone(), new.clone(), both.clone(), both.clone(), new.clone()];
+        assert_eq!(algorithms(&keys, NOW + 9 * DAY), unpublished);
+        assert_eq!(algorithms(&keys, NOW + 9 * DAY + 7199), unpublished);
+        assert_eq!(algorithms(&keys, NOW + 9 * DAY + 7200), [0; 5].map(|_| new.clone()));
+    }
+}
+
+#[test]
+fn a_change_of_algorithm_begins_once_and_not_while_keys_are_replaced() {
+    let begins = |keys: &KeySet| keys.to_algorithm(Algorithm::Ed25519, NOW).is_some();
+    let changing = changing(&[Role::KeySigning, Role::ZoneSigning]);
+    assert!(!begins(&changing), "it is under way");
+    assert!(!begins(&KeySet::new(vec![key_of(Algorithm::Ed25519, Role::KeySigning, Times::first(NOW))])));
+    assert!(!begins(&KeySet::default()), "there is nothing to change");
+    for role in [Role::KeySigning, Role::ZoneSigning] {
+        let (old, new) = Times::first(NOW - DAY).roll(role, NOW - 60);
+        let other = if role == Role::KeySigning { Role::ZoneSigning } else { Role::KeySigning };
+        let keys = KeySet::new(vec![key(role, old), key(role, new), key(other, Times::first(NOW - DAY))]);
+        assert!(!begins(&keys), "{role:?}");
+    }
+}
+
+#[test]
+fn a_change_of_algorithm_goes_on_after_a_crash() {
+    let first = Times::first(NOW - DAY);
+    let old = || [key(Role::KeySigning, first), key(Role::ZoneSigning, first)];
+    let whole = KeySet::new(old().into());
+    let [(_, zone_signing), (_, key_signing)] =
+        whole.to_algorithm(Algorithm::Ed25519, NOW).unwrap().drawn[..]
+    else {
+        panic!()
+    };
+    let left = |keys: Vec<Key>| KeySet::new(old().into_iter().chain(keys).collect());
+    let zsk = || key_of(Algorithm::Ed25519, Role::ZoneSigning, zone_signing);
+    let keys = left(vec![zsk()]);
+    let change = keys.to_algorithm(Algorithm::Ed25519, NOW + DAY).unwrap();
+    assert_eq!((change.drawn.len(), change.drawn[0].0, change.timed.len()), (1, Role::KeySigning, 2));
+    let keys = left(vec![zsk(), key_of(Algorithm::Ed25519, Role::KeySigning, key_signing)]);
+    let change = keys.to_algorithm(Algorithm::Ed25519, NOW + DAY).unwrap();
+    let [(key, times)] = change.timed[..] else { panic!() };
+    assert_eq!((key.algorithm(), times.sync_delete), (13, key_signing.sync_publish));
 }
 
 #[test]

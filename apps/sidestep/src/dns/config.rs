@@ -10,7 +10,7 @@ use device_dpdk::{DpdkOptions, PortName};
 use dns_auth::Settings;
 use dns_lines::PrefixError;
 use dns_server::TcpLimits;
-use dns_sign::DenialBy;
+use dns_sign::{Algorithm, DenialBy};
 use dns_wire::NameBuf;
 use steering::ListenAddress;
 use thiserror::Error;
@@ -38,7 +38,7 @@ pub(crate) enum ConfigError {
     #[error("{option}: {value:?} is not {expected}")]
     Form { option: &'static str, value: String, expected: &'static str },
     /// Keys for a zone that is not to be signed.
-    #[error("zone {}: keys, new-keys, parent and nsec3 have no use without dnssec = true", .0.display())]
+    #[error("zone {}: keys, new-keys, algorithm, parent and nsec3 have no use without dnssec = true", .0.display())]
     KeysUnused(PathBuf),
     /// A name that two pools have.
     #[error("pool.names: {value} is in pool {} and in pool {}: remove it from one of them", pools[0], pools[1])]
@@ -113,6 +113,8 @@ pub(crate) struct ZoneSpec {
     pub(crate) keys: Option<PathBuf>,
     /// Whether a key is made if there is none.
     pub(crate) makes_keys: bool,
+    /// The algorithm that its keys are to have; `None` if that of the keys that are there is right.
+    pub(crate) algorithm: Option<Algorithm>,
     /// The servers of the parent, which are asked for its DS records.
     pub(crate) parent: Vec<SocketAddr>,
     /// What it is denied by then.
@@ -124,8 +126,16 @@ pub(crate) struct ZoneSpec {
 impl ZoneSpec {
     /// A zone of this file, as whoever says no more wants it.
     pub(crate) fn of(file: PathBuf) -> ZoneSpec {
-        let (origin, keys, parent, lines) = (None, None, Vec::new(), Vec::new());
-        ZoneSpec { file, origin, keys, makes_keys: true, parent, denial: DenialBy::default(), lines }
+        ZoneSpec {
+            file,
+            origin: None,
+            keys: None,
+            makes_keys: true,
+            algorithm: None,
+            parent: Vec::new(),
+            denial: DenialBy::default(),
+            lines: Vec::new(),
+        }
     }
 }
 
@@ -181,7 +191,8 @@ impl Config {
             let denial = if table.nsec3 { DenialBy::Nsec3 } else { DenialBy::Nsec };
             let (makes_keys, lines) = (table.new_keys.unwrap_or(true), lines.of_zone(table, &directory)?);
             let parent = servers_of_parent(&table.parent)?;
-            let spec = ZoneSpec { file, origin, keys, makes_keys, parent, denial, lines };
+            let algorithm = table.algorithm.as_deref().map(parse_algorithm).transpose()?;
+            let spec = ZoneSpec { file, origin, keys, makes_keys, algorithm, parent, denial, lines };
             transfers.add_zone(&spec, table)?;
             zones.push(spec);
         }
@@ -298,6 +309,19 @@ pub(crate) fn parse_address(option: &'static str, text: &str, port: u16) -> Resu
     })
 }
 
+/// Whether a zone has options that only signing makes sense of.
+fn is_about_signing(table: &ZoneTable) -> bool {
+    table.nsec3 || table.new_keys.is_some() || table.algorithm.is_some() || !table.parent.is_empty()
+}
+
+fn parse_algorithm(text: &str) -> Result<Algorithm, ConfigError> {
+    Algorithm::of_name(text).ok_or_else(|| ConfigError::Form {
+        option: "zone.algorithm",
+        value: text.to_owned(),
+        expected: "ECDSAP256SHA256, ECDSAP384SHA384 or ED25519",
+    })
+}
+
 /// The servers of a zone's parent.
 fn servers_of_parent(texts: &[String]) -> Result<Vec<SocketAddr>, ConfigError> {
     const OPTION: &str = "zone.parent";
@@ -316,7 +340,7 @@ fn servers_of_parent(texts: &[String]) -> Result<Vec<SocketAddr>, ConfigError> {
 fn keys_directory(table: &ZoneTable, file: &Path, directory: &Path) -> Result<Option<PathBuf>, ConfigError> {
     let beside = || file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match (table.dnssec, &table.keys) {
-        (false, None) if !table.nsec3 && table.new_keys.is_none() && table.parent.is_empty() => Ok(None),
+        (false, None) if !is_about_signing(table) => Ok(None),
         (false, _) => Err(ConfigError::KeysUnused(table.file.clone())),
         (true, keys) => {
             Ok(Some(keys.as_ref().map_or_else(|| beside().to_owned(), |keys| directory.join(keys))))

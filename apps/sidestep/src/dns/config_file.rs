@@ -200,6 +200,8 @@ pub(crate) struct ZoneTable {
     pub(crate) keys: Option<PathBuf>,
     /// Whether a key is made if there is none.
     pub(crate) new_keys: Option<bool>,
+    /// The algorithm that its keys have, or are brought to.
+    pub(crate) algorithm: Option<String>,
     /// Servers of the parent, which are asked for its DS records.
     #[serde(default)]
     pub(crate) parent: Vec<String>,

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use dns_sign::{Key, KeyFiles, KeySet, Role, Times};
+use dns_sign::{Algorithm, Key, KeyFiles, KeySet, Role, Times};
 use dns_wire::Name;
 use rustix::fs::{FlockOperation, flock};
 
@@ -35,7 +35,9 @@ pub(super) fn lock(directory: &Path) -> anyhow::Result<Lock> {
                 bail!("another program holds the directory of keys {shown}: try again when that has ended")
             }
             Err(rustix::io::Errno::WOULDBLOCK) => thread::sleep(Duration::from_millis(10)),
-            Err(error) => return Err(error).with_context(|| format!("locking the directory of keys {shown}")),
+            Err(error) => {
+                return Err(error).with_context(|| format!("locking the directory of keys {shown}"));
+            }
         }
     }
 }
@@ -70,10 +72,11 @@ fn read_key(origin: Name<'_>, private: &Path) -> anyhow::Result<Key> {
 pub(super) fn generate(
     origin: Name<'_>,
     directory: &Path,
+    algorithm: Algorithm,
     role: Role,
     times: Times,
 ) -> anyhow::Result<PathBuf> {
-    let files = KeyFiles::generate(origin, role, times)?;
+    let files = KeyFiles::generate_by(algorithm, origin, role, times)?;
     let stem = directory.join(&files.stem);
     let write_all = || {
         fs::create_dir_all(directory)?;

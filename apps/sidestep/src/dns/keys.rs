@@ -7,7 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use dns_sign::{AtParent, KeySet, Parent, Role, State, Times};
+use dns_sign::{Algorithm, AtParent, KeySet, Parent, Role, State, Times};
 use dns_wire::{NameBuf, Rtype};
 use humantime::format_rfc3339_seconds;
 use serde::Serialize;
@@ -139,7 +139,8 @@ pub(crate) fn print(options: &Keys) -> anyhow::Result<ExitCode> {
             let KeyReport { zone, tag, algorithm, signs, state, parent, next, waits_for } = report;
             let next = next.map(|(what, when)| format!("{what} {when}")).unwrap_or_default();
             let parent = parent.unwrap_or("-");
-            let line = format!("{zone:<32} {tag:>5} {algorithm:<16} {signs:<5} {state:<9} {parent:<8}  {next}");
+            let line =
+                format!("{zone:<32} {tag:>5} {algorithm:<16} {signs:<5} {state:<9} {parent:<8}  {next}");
             writeln!(out, "{}", line.trim_end())?;
             waits_for.iter().try_for_each(|what| writeln!(out, "    waits for {what}"))?;
         }
@@ -211,6 +212,7 @@ fn word_of(state: State) -> &'static str {
         State::Waiting => "waiting",
         State::Published => "published",
         State::Signing => "signing",
+        State::SigningUnpublished => "hidden",
         State::Retired => "retired",
         State::Removed => "removed",
     }
@@ -269,8 +271,22 @@ fn roll(zone: &SignedZone, role: Role) -> anyhow::Result<String> {
             "{origin} has a key of this kind that is to sign soon: a change is under way; see `sidestep dns keys`"
         );
     }
+    if zone
+        .keys
+        .keys()
+        .iter()
+        .any(|other| other.algorithm() != key.algorithm() && other.times.state(now) != State::Removed)
+    {
+        bail!("{origin} has keys of two algorithms: a change is under way; see `sidestep dns keys`");
+    }
+    let algorithm = Algorithm::of_number(key.algorithm()).with_context(|| {
+        format!(
+            "keys of {} are not made here: make one by dnssec-keygen, or name another algorithm in the configuration",
+            key.algorithm_name()
+        )
+    })?;
     let (old, new): (Times, Times) = key.times.roll(role, now);
-    let stem = key_files::generate(origin, &zone.directory, role, new)?;
+    let stem = key_files::generate(origin, &zone.directory, algorithm, role, new)?;
     key_files::set_times(origin, &zone.directory, key, old)?;
     let then = match (role, new.sync_publish) {
         (Role::KeySigning, Some(time)) if zone.parent.is_some() => format!(
@@ -294,7 +310,9 @@ fn retire(zone: &SignedZone, tag: u16) -> anyhow::Result<String> {
     let (now, origin) = (unix_time(), zone.origin.as_name());
     zone.keys.may_retire(tag, now).with_context(|| format!("zone {origin}, key {tag}"))?;
     let key = zone.keys.keys().iter().find(|key| key.tag() == tag).expect("it was found before");
-    key_files::set_times(origin, &zone.directory, key, zone.keys.retired(key, now))?;
+    for (key, times) in zone.keys.retired(key, now) {
+        key_files::set_times(origin, &zone.directory, key, times)?;
+    }
     Ok(format!("key {tag} of {origin} ends when the server looks next: within an hour, or at SIGHUP"))
 }
 
@@ -320,7 +338,14 @@ fn signed_zones(config: &Path, wanted: Option<&str>, to_change: bool) -> anyhow:
                 let sets = tree.apex().rrsets().filter(|set| set.rtype() == Rtype::DNSKEY);
                 sets.flat_map(|set| set.records()).map(<[u8]>::to_vec).collect()
             });
-            zones.push(SignedZone { origin, directory: directory.clone(), keys, parent, served, _lock: lock });
+            zones.push(SignedZone {
+                origin,
+                directory: directory.clone(),
+                keys,
+                parent,
+                served,
+                _lock: lock,
+            });
         }
     }
     match wanted {

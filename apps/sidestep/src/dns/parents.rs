@@ -13,7 +13,7 @@ use std::{fs, io, thread};
 use anyhow::Context;
 use dns_client::{Asker, Server, Transport, Trust};
 use dns_message::{Message, question_message};
-use dns_sign::{Change, Key, Parent, Said};
+use dns_sign::{Key, Parent, ParentChange, Said};
 use dns_wire::header::flag;
 use dns_wire::{Name, NameBuf, Rcode, ReceivedRcode, Rtype};
 use tokio::task::JoinSet;
@@ -248,8 +248,12 @@ fn follow(job: &Job, said: &[(SocketAddr, Said)], told: &mut Complaints) -> anyh
     let mut parent = before.clone();
     for change in parent.note(origin, &keys, said, now) {
         match change {
-            Change::Shown(tag) => log::info!("zone {origin}: the parent has the DS record of the key {tag}"),
-            Change::Lost(tag) => log::warn!("zone {origin}: the parent has the DS record of the key {tag} no longer"),
+            ParentChange::Shown(tag) => {
+                log::info!("zone {origin}: the parent has the DS record of the key {tag}")
+            }
+            ParentChange::Lost(tag) => {
+                log::warn!("zone {origin}: the parent has the DS record of the key {tag} no longer")
+            }
         }
     }
     if parent != before {
@@ -259,7 +263,9 @@ fn follow(job: &Job, said: &[(SocketAddr, Said)], told: &mut Complaints) -> anyh
     complain(job, &parent, is_awaited, told);
     let ended = parent.ended(origin, &keys, now);
     for key in &ended {
-        key_files::set_times(origin, &job.keys, key, keys.retired(key, now))?;
+        for (key, times) in keys.retired(key, now) {
+            key_files::set_times(origin, &job.keys, key, times)?;
+        }
         log::info!(
             "zone {origin}: the key {} ends: the parent has the DS record of its successor, and caches have no other one",
             key.tag()
@@ -279,9 +285,14 @@ fn complain(job: &Job, parent: &Parent, is_awaited: bool, told: &mut Complaints)
             told.remove(&at);
             continue;
         };
-        let is_told = told.get(&at).is_some_and(|(text, when)| text == problem && when.elapsed() < SAID_AGAIN);
+        let is_told =
+            told.get(&at).is_some_and(|(text, when)| text == problem && when.elapsed() < SAID_AGAIN);
         if !is_told {
-            log::warn!("zone {}: its keys wait for the server {} of the parent: {problem}", job.origin, server.address);
+            log::warn!(
+                "zone {}: its keys wait for the server {} of the parent: {problem}",
+                job.origin,
+                server.address
+            );
             told.insert(at, (problem.clone(), Instant::now()));
         }
     }
@@ -295,7 +306,10 @@ pub(super) fn read(origin: Name<'_>, directory: &Path) -> anyhow::Result<Parent>
         text => text.with_context(|| format!("reading {}", path.display()))?,
     };
     serde_json::from_str(&text).with_context(|| {
-        format!("reading {}: remove it, and what is not known is waited for as long as it may take", path.display())
+        format!(
+            "reading {}: remove it, and what is not known is waited for as long as it may take",
+            path.display()
+        )
     })
 }
 
@@ -338,7 +352,10 @@ mod tests {
         let ds = [7, 8, 13, 2, 1];
         assert_eq!(said(&answer(flag::AA, &[&ds])), Said::Ds { ttl: 300, records: vec![ds.to_vec()] });
         let nothing = Said::Ds { ttl: 0, records: Vec::new() };
-        assert_eq!([said(&answer(flag::AA, &[])), said(&answer(flag::AA | 3, &[]))], [nothing.clone(), nothing]);
+        assert_eq!(
+            [said(&answer(flag::AA, &[])), said(&answer(flag::AA | 3, &[]))],
+            [nothing.clone(), nothing]
+        );
         for bad in [answer(0, &[&ds]), answer(flag::AA | 2, &[&ds]), vec![0; 5]] {
             assert!(matches!(said(&bad), Said::Nothing(_)), "{bad:?}");
         }

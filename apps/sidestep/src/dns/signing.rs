@@ -13,7 +13,9 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use dns_auth::compile::{compile, compile_changed, compile_views, compile_with_lines};
 use dns_auth::{LineData, SignSets};
-use dns_sign::{DenialBy, Due, KeySet, Lifetimes, Role, Signed, Signer, Times, differing};
+use dns_sign::{
+    Algorithm, DenialBy, Due, Key, KeySet, Lifetimes, Role, Signed, Signer, State, Times, differing,
+};
 use dns_transfer::Difference;
 use dns_wire::{Name, NameBuf, Rtype};
 use dns_zone::{Changed, Zone};
@@ -38,6 +40,9 @@ pub(crate) struct Signing {
     denial: DenialBy,
     /// Where the keys are.
     directory: PathBuf,
+    /// The algorithm that they are to have, and whether keys may be made for that.
+    algorithm: Option<Algorithm>,
+    makes_keys: bool,
     /// The signed version.
     file: PathBuf,
     /// Whether the file lacks what is served, as it could not be written.
@@ -109,6 +114,8 @@ pub(crate) fn load(
         keys,
         denial,
         directory: directory.to_owned(),
+        algorithm: spec.algorithm,
+        makes_keys: spec.makes_keys,
         file: signed,
         is_unsaved,
         made: made.unwrap_or_default(),
@@ -292,7 +299,8 @@ impl Signing {
 pub(crate) fn renew(held: &Version) -> anyhow::Result<(Option<Version>, Duration)> {
     let (Some(zone), Some(signing)) = (held.tree(), &held.signing) else { return Ok((None, LOOK_MAX)) };
     let now = unix_time();
-    let keys = Arc::new(key_files::read(zone.origin(), &signing.directory)?);
+    let keys = with_algorithm(zone.origin(), &signing.directory, signing.algorithm, signing.makes_keys)?;
+    let keys = Arc::new(keys);
     let signing = Signing { keys: Arc::clone(&keys), ..Signing::clone(signing) };
     let due = signing.due(zone, RENEWED_MAX)?;
     let next_key = keys.next_change(now).map_or(u64::MAX, |time| time - now);
@@ -311,10 +319,55 @@ pub(crate) fn renew(held: &Version) -> anyhow::Result<(Option<Version>, Duration
     Ok((renewed, again))
 }
 
+/// The keys in a directory. If they are to have another algorithm, the change begins.
+fn with_algorithm(
+    origin: Name<'_>,
+    directory: &Path,
+    algorithm: Option<Algorithm>,
+    makes_keys: bool,
+) -> anyhow::Result<KeySet> {
+    let keys = key_files::read(origin, directory)?;
+    let Some(algorithm) = algorithm else { return Ok(keys) };
+    let now = unix_time();
+    if keys.to_algorithm(algorithm, now).is_none() {
+        let has_come =
+            |key: &Key| key.algorithm() == algorithm.number() && key.times.state(now) != State::Removed;
+        if !keys.keys().is_empty() && !keys.keys().iter().any(has_come) {
+            log::warn!(
+                "zone {origin}: its change to {} waits, as its keys are being replaced: see sidestep dns keys",
+                algorithm.name()
+            );
+        }
+        return Ok(keys);
+    }
+    if !makes_keys {
+        log::error!(
+            "zone {origin}: its keys are not of {}, and new-keys = false says that none is made: make one by dnssec-keygen",
+            algorithm.name()
+        );
+        return Ok(keys);
+    }
+    let _lock = key_files::lock(directory)?;
+    let (keys, now) = (key_files::read(origin, directory)?, unix_time());
+    let Some(change) = keys.to_algorithm(algorithm, now) else { return Ok(keys) };
+    for (role, times) in change.drawn {
+        let stem = key_files::generate(origin, directory, algorithm, role, times)?;
+        log::info!(
+            "zone {origin}: a key was made for the change to {}, {}",
+            algorithm.name(),
+            stem.display()
+        );
+    }
+    for (key, times) in change.timed {
+        key_files::set_times(origin, directory, key, times)?;
+    }
+    key_files::read(origin, directory)
+}
+
 /// The keys of a zone. One that was never signed gets its first key.
 fn keys_for(origin: Name<'_>, spec: &ZoneSpec, was_signed: bool) -> anyhow::Result<KeySet> {
     let directory = spec.keys.as_deref().unwrap_or(Path::new("."));
-    let keys = key_files::read(origin, directory)?;
+    let keys = with_algorithm(origin, directory, spec.algorithm, spec.makes_keys)?;
     if !keys.keys().is_empty() {
         return Ok(keys);
     }
@@ -322,7 +375,8 @@ fn keys_for(origin: Name<'_>, spec: &ZoneSpec, was_signed: bool) -> anyhow::Resu
         // Another key would break the chain of trust that the parent has begun.
         bail!(no_keys(origin, spec, was_signed));
     }
-    let stem = key_files::generate(origin, directory, Role::KeySigning, Times::first(unix_time()))?;
+    let (algorithm, times) = (spec.algorithm.unwrap_or_default(), Times::first(unix_time()));
+    let stem = key_files::generate(origin, directory, algorithm, Role::KeySigning, times)?;
     log::info!("zone {origin}: a key was made, {}", stem.display());
     key_files::read(origin, directory)
 }

@@ -3,16 +3,13 @@
 mod fake_parent;
 mod parent;
 
-use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use lab::Directory;
 use rustix::process::Signal;
 use serde_json::Value;
-use tests::{Dig, Serving, Transport, command};
+use tests::{Dig, Serving, Transport, command, make_keys_older};
 
 /// Nothing here takes longer, on a machine that does other work too.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -77,7 +74,9 @@ impl SignedZone {
 
     /// The data of the DS record that the parent should have.
     fn ds(&self) -> Vec<Vec<u8>> {
-        self.wait_for("the server has all keys", |keys| keys.iter().all(|key| word(key, "state") != "unseen"));
+        self.wait_for("the server has all keys", |keys| {
+            keys.iter().all(|key| word(key, "state") != "unseen")
+        });
         let output = command(&["dns", "keys", "--ds", "--config", &self.config]);
         let text = String::from_utf8(output.stdout).unwrap();
         let record = |line: &str| {
@@ -98,38 +97,11 @@ impl SignedZone {
         dig.section("ANSWER").iter().map(data).collect()
     }
 
-    /// The files with the times of keys.
-    fn key_files(&self) -> Vec<PathBuf> {
-        let entries = fs::read_dir(self.server.directory.path()).unwrap();
-        let files = entries.map(|entry| entry.unwrap().path());
-        files.filter(|path| path.extension().is_some_and(|ending| ending == "private")).collect()
-    }
-
     /// Makes all times of keys older, and has the server look at them.
     fn let_pass(&self, seconds: u64) {
-        for file in self.key_files() {
-            let text = fs::read_to_string(&file).unwrap();
-            let older = |line: &str| match line.split_once(": ") {
-                Some((word, time)) if time.len() == 14 && time.bytes().all(|octet| octet.is_ascii_digit()) => {
-                    format!("{word}: {}\n", earlier(time, seconds))
-                }
-                _ => format!("{line}\n"),
-            };
-            let new = file.with_extension("older");
-            fs::write(&new, text.lines().map(older).collect::<String>()).unwrap();
-            fs::rename(&new, &file).unwrap();
-        }
+        make_keys_older(self.server.directory.path(), seconds);
         self.reload();
     }
-}
-
-/// A time written YYYYMMDDHHMMSS so many seconds earlier.
-fn earlier(time: &str, seconds: u64) -> String {
-    let [date, clock] = [&time[..8], &time[8..]];
-    let text = format!("{date} {}:{}:{} UTC {seconds} seconds ago", &clock[..2], &clock[2..4], &clock[4..]);
-    let output = Command::new("date").args(["-u", "-d", &text, "+%Y%m%d%H%M%S"]).output().unwrap();
-    assert!(output.status.success(), "{text}");
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
 fn word<'v>(key: &'v Value, field: &str) -> &'v str {

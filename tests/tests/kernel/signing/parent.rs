@@ -8,7 +8,9 @@ use super::fake_parent::{Behaviour, FakeParent};
 use super::{DAY, HOUR, SignedZone, of_tag, word};
 
 fn waits_for(key: &Value, text: &str) -> bool {
-    key["waits-for"].as_array().is_some_and(|all| all.iter().any(|what| what.as_str().unwrap().contains(text)))
+    key["waits-for"]
+        .as_array()
+        .is_some_and(|all| all.iter().any(|what| what.as_str().unwrap().contains(text)))
 }
 
 #[test]
@@ -39,7 +41,8 @@ fn a_key_waits_for_all_servers_of_the_parent_and_ends_when_caches_have_forgotten
     let of_new = zone.ds();
     assert_ne!(of_new, of_old);
     parents[0].set(Behaviour::Ds(60, of_new.clone()));
-    for (behaviour, said) in [(Behaviour::Lame, "not an authority"), (Behaviour::Deaf, "it gives no answer")] {
+    for (behaviour, said) in [(Behaviour::Lame, "not an authority"), (Behaviour::Deaf, "it gives no answer")]
+    {
         parents[1].set(behaviour);
         zone.reload();
         let keys = zone.wait_for(said, |keys| waits_for(of_tag(keys, &old), said));
