@@ -534,6 +534,58 @@ fn files_that_are_not_of_a_key_of_the_zone_are_refused() {
     assert_eq!(read(&good.public, &good.private.replace("Publish: 2", "Publish: x")), Some(KeyError::Time));
 }
 
+#[test]
+fn the_serial_of_csync_is_that_of_the_last_change_of_what_the_parent_copies() {
+    let keys = keys();
+    at(&keys, NOW, |signer| {
+        let signer = signer.with_csync(true);
+        let first = zone(7, &[("ns.example.", Rtype::A)]);
+        let mut held = signer.sign(&first, 8, 5).unwrap();
+        let mut step = |records: &[(&str, Rtype)]| {
+            let source = zone(7, records);
+            let next = signer.follow(&held, &source, &differing(&held, &source)).unwrap();
+            held = next.map_or_else(|| held.clone(), |next| next.changed.zone);
+            let csync = held.apex().rrset(Rtype::CSYNC).unwrap();
+            let rdata = csync.records().next().unwrap().to_vec();
+            // Immediate and soaminimum; A, NS and AAAA.
+            assert_eq!((csync.count(), &rdata[4..]), (1, &[0, 3, 0, 4, 0x60, 0, 0, 8][..]));
+            let numbers = (u32::from_be_bytes(*rdata.first_chunk().unwrap()), held.serial());
+            assert!(signer.follow(&held, &source, &[]).unwrap().is_none(), "it is settled");
+            signed(&held, &keys);
+            numbers
+        };
+        assert_eq!(step(&[("ns.example.", Rtype::A)]), (8, 8));
+        assert_eq!(step(&[("ns.example.", Rtype::A), ("host.example.", Rtype::A)]), (8, 9));
+        assert_eq!(step(&[("host.example.", Rtype::A)]), (10, 10), "the server's address");
+        assert_eq!(step(&[("host.example.", Rtype::A), ("example.", Rtype::NS)]), (11, 11), "the servers");
+        assert_eq!(step(&[("example.", Rtype::NS)]), (12, 12), "the second server's address");
+    });
+}
+
+#[test]
+fn a_csync_record_of_the_zones_owner_counts_and_one_that_is_not_wanted_goes() {
+    let keys = keys();
+    at(&keys, NOW, |signer| {
+        let own = [0, 0, 0, 9, 0, 1, 0, 1, 0x20];
+        let mut builder = builder(7);
+        builder.add(name("example.").as_name(), 60, Rtype::CSYNC, &own).unwrap();
+        let source = builder.finish().unwrap();
+        let held = signer.with_csync(true).sign(&source, 8, 5).unwrap();
+        let of = |zone: &Zone| -> Vec<Vec<u8>> {
+            zone.apex()
+                .rrset(Rtype::CSYNC)
+                .into_iter()
+                .flat_map(|set| set.records().map(<[u8]>::to_vec))
+                .collect()
+        };
+        assert_eq!(of(&held), [own.to_vec()]);
+        let next = signer.with_csync(true).follow(&held, &zone(7, &[]), &[]).unwrap().unwrap().changed.zone;
+        assert_eq!(of(&next)[0][..6], [0, 0, 0, 9, 0, 3], "its serial is that of the version");
+        let next = signer.follow(&next, &zone(7, &[]), &[]).unwrap().unwrap().changed.zone;
+        assert_eq!(of(&next), Vec::<Vec<u8>>::new());
+    });
+}
+
 /// Names near each other, so that cuts, redirections, wildcards and empty non-terminals meet.
 fn records() -> impl Strategy<Value = Vec<(String, Rtype)>> {
     let label = || prop::sample::select(vec!["a", "B", "c", "*", "\\001"]);

@@ -38,7 +38,7 @@ pub(crate) enum ConfigError {
     #[error("{option}: {value:?} is not {expected}")]
     Form { option: &'static str, value: String, expected: &'static str },
     /// Keys for a zone that is not to be signed.
-    #[error("zone {}: keys, new-keys, algorithm, parent and nsec3 have no use without dnssec = true", .0.display())]
+    #[error("zone {}: keys, new-keys, algorithm, parent, csync and nsec3 have no use without dnssec = true", .0.display())]
     KeysUnused(PathBuf),
     /// A name that two pools have.
     #[error("pool.names: {value} is in pool {} and in pool {}: remove it from one of them", pools[0], pools[1])]
@@ -115,6 +115,8 @@ pub(crate) struct ZoneSpec {
     pub(crate) makes_keys: bool,
     /// The algorithm that its keys are to have; `None` if that of the keys that are there is right.
     pub(crate) algorithm: Option<Algorithm>,
+    /// Whether the parent is to copy its name servers and their addresses.
+    pub(crate) has_csync: bool,
     /// The servers of the parent, which are asked for its DS records.
     pub(crate) parent: Vec<SocketAddr>,
     /// What it is denied by then.
@@ -132,6 +134,7 @@ impl ZoneSpec {
             keys: None,
             makes_keys: true,
             algorithm: None,
+            has_csync: false,
             parent: Vec::new(),
             denial: DenialBy::default(),
             lines: Vec::new(),
@@ -192,7 +195,17 @@ impl Config {
             let (makes_keys, lines) = (table.new_keys.unwrap_or(true), lines.of_zone(table, &directory)?);
             let parent = servers_of_parent(&table.parent)?;
             let algorithm = table.algorithm.as_deref().map(parse_algorithm).transpose()?;
-            let spec = ZoneSpec { file, origin, keys, makes_keys, algorithm, parent, denial, lines };
+            let spec = ZoneSpec {
+                file,
+                origin,
+                keys,
+                makes_keys,
+                algorithm,
+                has_csync: table.csync,
+                parent,
+                denial,
+                lines,
+            };
             transfers.add_zone(&spec, table)?;
             zones.push(spec);
         }
@@ -311,7 +324,11 @@ pub(crate) fn parse_address(option: &'static str, text: &str, port: u16) -> Resu
 
 /// Whether a zone has options that only signing makes sense of.
 fn is_about_signing(table: &ZoneTable) -> bool {
-    table.nsec3 || table.new_keys.is_some() || table.algorithm.is_some() || !table.parent.is_empty()
+    table.nsec3
+        || table.csync
+        || table.new_keys.is_some()
+        || table.algorithm.is_some()
+        || !table.parent.is_empty()
 }
 
 fn parse_algorithm(text: &str) -> Result<Algorithm, ConfigError> {

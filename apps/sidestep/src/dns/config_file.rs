@@ -202,6 +202,9 @@ pub(crate) struct ZoneTable {
     pub(crate) new_keys: Option<bool>,
     /// The algorithm that its keys have, or are brought to.
     pub(crate) algorithm: Option<String>,
+    /// Whether the parent is to copy its name servers.
+    #[serde(default)]
+    pub(crate) csync: bool,
     /// Servers of the parent, which are asked for its DS records.
     #[serde(default)]
     pub(crate) parent: Vec<String>,

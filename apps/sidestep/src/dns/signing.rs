@@ -14,7 +14,7 @@ use anyhow::{Context, bail};
 use dns_auth::compile::{compile, compile_changed, compile_views, compile_with_lines};
 use dns_auth::{LineData, SignSets};
 use dns_sign::{
-    Algorithm, DenialBy, Due, Key, KeySet, Lifetimes, Role, Signed, Signer, State, Times, differing,
+    Active, Algorithm, DenialBy, Due, Key, KeySet, Lifetimes, Role, Signed, Signer, State, Times, differing,
 };
 use dns_transfer::Difference;
 use dns_wire::{Name, NameBuf, Rtype};
@@ -38,6 +38,7 @@ pub(crate) struct Signing {
     pub(crate) source: Zone,
     keys: Arc<KeySet>,
     denial: DenialBy,
+    has_csync: bool,
     /// Where the keys are.
     directory: PathBuf,
     /// The algorithm that they are to have, and whether keys may be made for that.
@@ -114,6 +115,7 @@ pub(crate) fn load(
         keys,
         denial,
         directory: directory.to_owned(),
+        has_csync: spec.has_csync,
         algorithm: spec.algorithm,
         makes_keys: spec.makes_keys,
         file: signed,
@@ -212,12 +214,12 @@ fn read_signed(file: &Path, origin: Name<'_>) -> anyhow::Result<Option<Version>>
 
 /// The first version.
 fn first(signing: Signing, data: &LineData) -> anyhow::Result<Version> {
-    let Signing { source, keys, file, denial, .. } = &signing;
+    let Signing { source, keys, file, .. } = &signing;
     let (now, origin) = (unix_time(), source.origin());
     let active = keys.at(now)?;
     // Secondaries that have the zone without signatures are to fetch it.
     let serial = source.serial().wrapping_add(1).max(1);
-    let signer = Signer::new(origin, &active, now, Lifetimes::default(), *denial);
+    let signer = signing.signer(origin, &active, now);
     let zone = signer.sign(source, serial, load::random_seed())?;
     store::save(file, &zone)?;
     log::info!("zone {origin}: signed, serial {serial}");
@@ -235,6 +237,10 @@ pub(crate) struct Next {
 }
 
 impl Signing {
+    fn signer<'k>(&self, origin: Name<'k>, keys: &'k Active<'k>, now: u64) -> Signer<'k> {
+        Signer::new(origin, keys, now, Lifetimes::default(), self.denial).with_csync(self.has_csync)
+    }
+
     /// Signs for views, with the keys as they are now.
     fn view_signer(&self) -> Arc<dyn SignSets> {
         let (origin, keys) = (NameBuf::from(self.source.origin()), Arc::clone(&self.keys));
@@ -245,7 +251,7 @@ impl Signing {
     fn are_views_good(&self, version: &Version) -> anyhow::Result<bool> {
         let Some(lines) = version.served.lines() else { return Ok(true) };
         let (active, now) = (self.keys.at(unix_time())?, unix_time());
-        let signer = Signer::new(self.source.origin(), &active, now, Lifetimes::default(), self.denial);
+        let signer = self.signer(self.source.origin(), &active, now);
         let are_good = lines.signatures().all(|(rtype, own)| signer.are_good(rtype, own.into_iter()));
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         made.retain(|(_, rtype, ..), own| signer.are_good(Rtype(*rtype), own.iter().map(Vec::as_slice)));
@@ -261,7 +267,7 @@ impl Signing {
     pub(crate) fn next(&self, held: &Version, names: &[NameBuf]) -> anyhow::Result<Option<Next>> {
         let (now, old) = (unix_time(), held.tree().context("it has no data")?);
         let active = self.keys.at(now)?;
-        let signer = Signer::new(old.origin(), &active, now, Lifetimes::default(), self.denial);
+        let signer = self.signer(old.origin(), &active, now);
         let Some(Signed { changed, names }) = signer.follow(old, &self.source, names)? else {
             return Ok(None);
         };
@@ -273,7 +279,7 @@ impl Signing {
     fn due(&self, held: &Zone, names_max: usize) -> anyhow::Result<Due> {
         let now = unix_time();
         let active = self.keys.at(now)?;
-        Ok(Signer::new(held.origin(), &active, now, Lifetimes::default(), self.denial).due(held, names_max))
+        Ok(self.signer(held.origin(), &active, now).due(held, names_max))
     }
 
     /// Writes the version behind `held`, and has it served. A disk that is full does not end that: what was signed before would end.

@@ -1,5 +1,6 @@
 //! Keys of zones that the server signs, over months that pass in moments: the times in their files are made older.
 
+mod csync;
 mod fake_parent;
 mod parent;
 
@@ -95,6 +96,12 @@ impl SignedZone {
         let dig = Dig::ask(self.server.v4, Transport::Tcp, &[ORIGIN, rtype]);
         let data = |line: &String| line.split(' ').skip(4).collect::<Vec<_>>().join(" ");
         dig.section("ANSWER").iter().map(data).collect()
+    }
+
+    /// The serial of the version that is served.
+    fn serial(&self) -> u32 {
+        let soa = self.at_apex("SOA").remove(0);
+        soa.split(' ').nth(2).unwrap().parse().unwrap()
     }
 
     /// Makes all times of keys older, and has the server look at them.
