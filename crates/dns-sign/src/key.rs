@@ -4,6 +4,7 @@
 //! and so on, in UTC. The number in the middle is the algorithm's, the last one is the key tag (RFC 4034, appendix B).
 
 use std::fmt::{self, Write};
+use std::sync::Arc;
 
 use dns_wire::{Name, Rtype};
 use domain::base::iana::SecurityAlgorithm;
@@ -12,6 +13,7 @@ use domain::base::{Record, ToName, Ttl};
 use domain::crypto::sign::{GenerateParams, KeyPair, SecretKeyBytes, SignRaw, generate};
 use domain::dnssec::common::parse_from_bind;
 use domain::rdata::Dnskey;
+use domain::utils::base64;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -279,8 +281,55 @@ impl KeyFiles {
     }
 }
 
+impl KeyFiles {
+    /// Those of a key whose private half is in a token. `label` is its name there, `public_key` what its DNSKEY record has of it.
+    ///
+    /// # Errors
+    /// It is longer than a record.
+    pub fn of_token(
+        origin: Name<'_>,
+        (role, times): (Role, Times),
+        (algorithm, public_key): (u8, Vec<u8>),
+        label: &str,
+    ) -> Result<KeyFiles, KeyError> {
+        let algorithm = SecurityAlgorithm::from_int(algorithm);
+        let public = Dnskey::new(role.flags(), 3, algorithm, public_key).map_err(|_| KeyError::Public)?;
+        let owner = DomainName::from_octets(origin.as_bytes().to_vec()).expect("a name is a name");
+        let stem = stem(origin, algorithm.to_int(), public.key_tag());
+        let record = Record::new(owner, domain::base::iana::Class::IN, Ttl::ZERO, public);
+        let name = algorithm.to_mnemonic_str().unwrap_or("?");
+        let label = base64::encode_string(&[label.as_bytes(), b"\0"].concat());
+        let private = format!(
+            "Private-key-format: v1.3\nAlgorithm: {} ({name})\n{LABEL}: {label}\n{times}",
+            algorithm.to_int()
+        );
+        let public = domain::dnssec::common::display_as_bind(&record).to_string();
+        Ok(KeyFiles { stem, public, private })
+    }
+}
+
 fn stem(origin: Name<'_>, algorithm: u8, tag: u16) -> String {
     format!("{}{algorithm:03}+{tag:05}", Key::file_prefix(origin))
+}
+
+/// Signs with a private key that is somewhere else.
+pub trait RemoteSigner: fmt::Debug + Send + Sync {
+    /// The signature of octets by the key; `None` if there is none now. Whoever knows why has said so.
+    fn sign(&self, octets: &[u8]) -> Option<Vec<u8>>;
+}
+
+/// The private half of a key.
+#[derive(Debug)]
+enum Secret {
+    /// In the file.
+    Here(KeyPair),
+    /// In a token that the file names.
+    Elsewhere {
+        /// Its name there.
+        label: String,
+        /// Signs with it, once it is known how.
+        signer: Option<Arc<dyn RemoteSigner>>,
+    },
 }
 
 /// A key of a zone, both halves.
@@ -290,7 +339,7 @@ pub struct Key {
     flags: u16,
     algorithm: u8,
     tag: u16,
-    pair: KeyPair,
+    secret: Secret,
     /// When it comes and goes.
     pub times: Times,
 }
@@ -318,14 +367,19 @@ impl Key {
             return Err(KeyError::OtherZone);
         }
         let public: &Dnskey<Vec<u8>> = record.data();
-        let secret = SecretKeyBytes::parse_from_bind(private).map_err(|_| KeyError::Private)?;
-        let pair = KeyPair::from_bytes(&secret, public).map_err(|_| KeyError::Pair)?;
+        let secret = match read_label(private)? {
+            Some(label) => Secret::Elsewhere { label, signer: None },
+            None => {
+                let secret = SecretKeyBytes::parse_from_bind(private).map_err(|_| KeyError::Private)?;
+                Secret::Here(KeyPair::from_bytes(&secret, public).map_err(|_| KeyError::Pair)?)
+            }
+        };
         Ok(Key {
             dnskey: dnskey_data(public),
             flags: public.flags(),
             algorithm: public.algorithm().to_int(),
             tag: public.key_tag(),
-            pair,
+            secret,
             times: Times::read(private)?,
         })
     }
@@ -384,10 +438,44 @@ impl Key {
         if self.flags & 1 == 1 { Role::KeySigning } else { Role::ZoneSigning }
     }
 
-    /// Signs octets; `None` if the library cannot.
+    /// Signs octets; `None` if the library or the token cannot.
     pub fn sign(&self, octets: &[u8]) -> Option<Vec<u8>> {
-        self.pair.sign_raw(octets).ok().map(|signature| signature.as_ref().to_vec())
+        match &self.secret {
+            Secret::Here(pair) => pair.sign_raw(octets).ok().map(|signature| signature.as_ref().to_vec()),
+            Secret::Elsewhere { signer, .. } => signer.as_ref()?.sign(octets),
+        }
     }
+
+    /// The name of the key in a token, if its private half is there.
+    pub fn label(&self) -> Option<&str> {
+        match &self.secret {
+            Secret::Here(_) => None,
+            Secret::Elsewhere { label, .. } => Some(label),
+        }
+    }
+
+    /// The public key, as its DNSKEY record has it behind flags, protocol and algorithm.
+    pub fn public_key(&self) -> &[u8] {
+        self.dnskey.get(4..).unwrap_or_default()
+    }
+
+    /// Has a key whose private half is in a token sign by `remote`.
+    pub(crate) fn connect(&mut self, remote: Arc<dyn RemoteSigner>) {
+        if let Secret::Elsewhere { signer, .. } = &mut self.secret {
+            *signer = Some(remote);
+        }
+    }
+}
+
+/// The word of a `.private` file in front of the name that its key has in a token, in base64; BIND has a zero behind the name.
+const LABEL: &str = "Label";
+
+fn read_label(private: &str) -> Result<Option<String>, KeyError> {
+    let words = private.lines().filter_map(|line| line.split_once(':'));
+    let Some((_, text)) = words.into_iter().find(|(word, _)| word.trim() == LABEL) else { return Ok(None) };
+    let octets = base64::decode::<Vec<u8>>(text.trim()).map_err(|_| KeyError::Private)?;
+    let label = String::from_utf8(octets).map_err(|_| KeyError::Private)?;
+    Ok(Some(label.trim_end_matches('\0').to_owned()))
 }
 
 /// The text of a `.key` file with the class that Knot's `keymgr` leaves out, as a zone file may (RFC 1035, 5.1).
@@ -422,6 +510,35 @@ mod tests {
     use dns_wire::NameBuf;
 
     use super::*;
+
+    #[derive(Debug)]
+    struct Reversing;
+
+    impl RemoteSigner for Reversing {
+        fn sign(&self, octets: &[u8]) -> Option<Vec<u8>> {
+            Some(octets.iter().rev().copied().collect())
+        }
+    }
+
+    #[test]
+    fn a_key_of_a_token_signs_when_it_is_known_how() {
+        let origin = NameBuf::from_text(b"example.org.", None).unwrap();
+        let times = Times { activate: Some(1_800_000_000), ..Times::default() };
+        let label = "pkcs11:token=a;object=b";
+        let key = (Role::ZoneSigning, times);
+        let files = KeyFiles::of_token(origin.as_name(), key, (13, vec![7; 64]), label).unwrap();
+        let mut key = Key::read(origin.as_name(), &files.public, &files.private).unwrap();
+        assert_eq!((key.label(), key.times, key.role()), (Some(label), times, Role::ZoneSigning));
+        assert_eq!((key.public_key(), key.algorithm()), (&[7; 64][..], 13));
+        assert_eq!(key.sign(b"abc"), None);
+        key.connect(Arc::new(Reversing));
+        assert_eq!(key.sign(b"abc"), Some(b"cba".to_vec()));
+        let other = Times { publish: Some(1_800_000_000), ..times };
+        let again = Key::read(origin.as_name(), &files.public, &other.written_into(&files.private)).unwrap();
+        assert_eq!((again.label(), again.times), (Some(label), other));
+        let broken = files.private.replace("Label: ", "Label: -");
+        assert_eq!(Key::read(origin.as_name(), &files.public, &broken).err(), Some(KeyError::Private));
+    }
 
     /// Knot's `keymgr` prints no class.
     #[test]

@@ -1,8 +1,10 @@
 //! The keys of a zone, and what each is for at some time.
 
+use std::sync::Arc;
+
 use dns_wire::Rtype;
 
-use crate::key::{Key, Role, State, is_for_parent};
+use crate::key::{Key, RemoteSigner, Role, State, is_for_parent};
 
 /// All keys of a zone.
 #[derive(Debug, Default)]
@@ -20,6 +22,14 @@ impl KeySet {
     pub fn new(mut keys: Vec<Key>) -> KeySet {
         keys.sort_by_key(|key| (key.algorithm(), key.tag()));
         KeySet { keys }
+    }
+
+    /// Has keys sign whose private halves are in tokens, each by what `remote` gives for it.
+    pub fn connect(&mut self, remote: impl Fn(&Key, &str) -> Option<Arc<dyn RemoteSigner>>) {
+        for key in &mut self.keys {
+            let signer = key.label().and_then(|label| remote(key, label));
+            signer.into_iter().for_each(|signer| key.connect(signer));
+        }
     }
 
     #[cfg(test)]

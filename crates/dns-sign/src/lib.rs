@@ -25,7 +25,7 @@ mod sign;
 mod signature;
 mod wanted;
 
-pub use key::{Algorithm, Key, KeyError, KeyFiles, Role, State, Times};
+pub use key::{Algorithm, Key, KeyError, KeyFiles, RemoteSigner, Role, State, Times};
 pub use key_set::{Active, KeySet, NoKey};
 pub use parent::{AtParent, Parent, ParentChange, Said, Server, UNKNOWN_TTL};
 pub use roll::{Change, Needed};

@@ -30,8 +30,8 @@ pub enum SignError {
     /// The hashes of names are longer than their zone's name leaves room for.
     #[error("the name of the zone is too long for NSEC3 records")]
     Origin,
-    /// The library could not sign.
-    #[error("the cryptographic library could not sign")]
+    /// A key could not sign.
+    #[error("the cryptographic library or a token could not sign")]
     Crypto,
 }
 

@@ -11,6 +11,7 @@ use dns_auth::Settings;
 use dns_lines::PrefixError;
 use dns_server::TcpLimits;
 use dns_sign::{Algorithm, DenialBy};
+use dns_token::{KeyUri, UriError};
 use dns_wire::NameBuf;
 use steering::ListenAddress;
 use thiserror::Error;
@@ -38,8 +39,14 @@ pub(crate) enum ConfigError {
     #[error("{option}: {value:?} is not {expected}")]
     Form { option: &'static str, value: String, expected: &'static str },
     /// Keys for a zone that is not to be signed.
-    #[error("zone {}: keys, new-keys, algorithm, parent, csync and nsec3 have no use without dnssec = true", .0.display())]
+    #[error("zone {}: keys, new-keys, key-uri, algorithm, parent, csync and nsec3 have no use without dnssec = true", .0.display())]
     KeysUnused(PathBuf),
+    /// A URI of a key that is none.
+    #[error("zone.key-uri: {0}")]
+    KeyUri(UriError),
+    /// Two ways to come to keys.
+    #[error("zone {}: algorithm and key-uri do not go together: keys in tokens are made there", .0.display())]
+    AlgorithmOfToken(PathBuf),
     /// A name that two pools have.
     #[error("pool.names: {value} is in pool {} and in pool {}: remove it from one of them", pools[0], pools[1])]
     InTwoPools { value: String, pools: [String; 2] },
@@ -113,6 +120,8 @@ pub(crate) struct ZoneSpec {
     pub(crate) keys: Option<PathBuf>,
     /// Whether a key is made if there is none.
     pub(crate) makes_keys: bool,
+    /// The key in a token that is its first one, or the next one of a roll-over.
+    pub(crate) key_uri: Option<KeyUri>,
     /// The algorithm that its keys are to have; `None` if that of the keys that are there is right.
     pub(crate) algorithm: Option<Algorithm>,
     /// Whether the parent is to copy its name servers and their addresses.
@@ -133,6 +142,7 @@ impl ZoneSpec {
             origin: None,
             keys: None,
             makes_keys: true,
+            key_uri: None,
             algorithm: None,
             has_csync: false,
             parent: Vec::new(),
@@ -195,11 +205,17 @@ impl Config {
             let (makes_keys, lines) = (table.new_keys.unwrap_or(true), lines.of_zone(table, &directory)?);
             let parent = servers_of_parent(&table.parent)?;
             let algorithm = table.algorithm.as_deref().map(parse_algorithm).transpose()?;
+            let key_uri =
+                table.key_uri.as_deref().map(KeyUri::parse).transpose().map_err(ConfigError::KeyUri)?;
+            if algorithm.is_some() && key_uri.is_some() {
+                return Err(ConfigError::AlgorithmOfToken(table.file.clone()).into());
+            }
             let spec = ZoneSpec {
                 file,
                 origin,
                 keys,
                 makes_keys,
+                key_uri,
                 algorithm,
                 has_csync: table.csync,
                 parent,
@@ -328,6 +344,7 @@ fn is_about_signing(table: &ZoneTable) -> bool {
         || table.csync
         || table.new_keys.is_some()
         || table.algorithm.is_some()
+        || table.key_uri.is_some()
         || !table.parent.is_empty()
 }
 

@@ -76,7 +76,11 @@ pub(super) fn generate(
     role: Role,
     times: Times,
 ) -> anyhow::Result<PathBuf> {
-    let files = KeyFiles::generate_by(algorithm, origin, role, times)?;
+    write(directory, &KeyFiles::generate_by(algorithm, origin, role, times)?)
+}
+
+/// Writes the files of a new key, and says where they are, apart from their endings.
+pub(super) fn write(directory: &Path, files: &KeyFiles) -> anyhow::Result<PathBuf> {
     let stem = directory.join(&files.stem);
     let write_all = || {
         fs::create_dir_all(directory)?;

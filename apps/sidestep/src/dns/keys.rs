@@ -8,6 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use dns_sign::{Algorithm, AtParent, KeySet, Parent, Role, State, Times};
+use dns_token::KeyUri;
 use dns_wire::{NameBuf, Rtype};
 use humantime::format_rfc3339_seconds;
 use serde::Serialize;
@@ -17,7 +18,7 @@ use super::key_files::Lock;
 use super::options::Sources;
 use super::transfers::unix_time;
 use super::version::Version;
-use super::{key_files, load, parents, signing};
+use super::{key_files, load, parents, signing, tokens};
 use crate::output::{complain, to_stdout};
 
 /// Show the keys of zones.
@@ -80,6 +81,8 @@ struct SignedZone {
     origin: NameBuf,
     directory: PathBuf,
     keys: KeySet,
+    /// The key in a token that is the next one of a roll-over.
+    key_uri: Option<KeyUri>,
     /// What the servers of the parent have said; `None` if nobody asks them.
     parent: Option<Parent>,
     /// The DNSKEY records of the version that the server has made last; `None` before there is one.
@@ -279,14 +282,22 @@ fn roll(zone: &SignedZone, role: Role) -> anyhow::Result<String> {
     {
         bail!("{origin} has keys of two algorithms: a change is under way; see `sidestep dns keys`");
     }
-    let algorithm = Algorithm::of_number(key.algorithm()).with_context(|| {
-        format!(
-            "keys of {} are not made here: make one by dnssec-keygen, or name another algorithm in the configuration",
-            key.algorithm_name()
-        )
-    })?;
     let (old, new): (Times, Times) = key.times.roll(role, now);
-    let stem = key_files::generate(origin, &zone.directory, algorithm, role, new)?;
+    let stem = match &zone.key_uri {
+        Some(uri) => {
+            tokens::check_successor(&zone.keys, key, uri)?;
+            tokens::adopt(origin, &zone.directory, uri, role, new)?
+        }
+        None => {
+            let algorithm = Algorithm::of_number(key.algorithm()).with_context(|| {
+                format!(
+                    "keys of {} are not made here: make one by dnssec-keygen, or name another algorithm in the configuration",
+                    key.algorithm_name()
+                )
+            })?;
+            key_files::generate(origin, &zone.directory, algorithm, role, new)?
+        }
+    };
     key_files::set_times(origin, &zone.directory, key, old)?;
     let then = match (role, new.sync_publish) {
         (Role::KeySigning, Some(time)) if zone.parent.is_some() => format!(
@@ -342,6 +353,7 @@ fn signed_zones(config: &Path, wanted: Option<&str>, to_change: bool) -> anyhow:
                 origin,
                 directory: directory.clone(),
                 keys,
+                key_uri: spec.key_uri.clone(),
                 parent,
                 served,
                 _lock: lock,

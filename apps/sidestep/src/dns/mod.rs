@@ -28,6 +28,7 @@
 //! | `explain.rs` | `sidestep dns explain` |
 //! | `audit/` | `sidestep dns audit`: what a resolver does with time, place and names |
 //! | `signing.rs`, `keys.rs`, `key_files.rs` | zones that the server signs, and their keys |
+//! | `tokens.rs` | keys of such zones in tokens |
 //! | `parents.rs` | what parents have of the DS records of such zones, and keys that end because of that |
 //! | `zones.rs` | `sidestep dns zones`, `sidestep dns zone` |
 //! | `orders.rs` | what tools have done with single zones |
@@ -77,6 +78,7 @@ mod stats;
 mod store;
 mod tcp;
 mod tcp_connection;
+mod tokens;
 mod transfers;
 mod updates;
 mod version;

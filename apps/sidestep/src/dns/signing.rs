@@ -16,6 +16,7 @@ use dns_auth::{LineData, SignSets};
 use dns_sign::{
     Active, Algorithm, DenialBy, Due, Key, KeySet, Lifetimes, Role, Signed, Signer, State, Times, differing,
 };
+use dns_token::KeyUri;
 use dns_transfer::Difference;
 use dns_wire::{Name, NameBuf, Rtype};
 use dns_zone::{Changed, Zone};
@@ -23,7 +24,7 @@ use dns_zone::{Changed, Zone};
 use super::config::ZoneSpec;
 use super::transfers::unix_time;
 use super::version::Version;
-use super::{key_files, load, store};
+use super::{key_files, load, store, tokens};
 
 /// Names whose signatures are renewed in one version at most: others wait for less than a second meanwhile.
 const RENEWED_MAX: usize = 2000;
@@ -44,6 +45,8 @@ pub(crate) struct Signing {
     /// The algorithm that they are to have, and whether keys may be made for that.
     algorithm: Option<Algorithm>,
     makes_keys: bool,
+    /// How keys in tokens are used.
+    key_uri: Option<KeyUri>,
     /// The signed version.
     file: PathBuf,
     /// Whether the file lacks what is served, as it could not be written.
@@ -108,7 +111,8 @@ pub(crate) fn load(
         Some(held) => Some(held),
         None => read_signed(&signed, source.origin())?.map(|version| (version, false)),
     };
-    let keys = keys_for(source.origin(), spec, held.is_some())?;
+    let mut keys = keys_for(source.origin(), spec, held.is_some())?;
+    tokens::connect(source.origin(), &mut keys, spec.key_uri.as_ref());
     let keys = Arc::new(keys);
     let signing = |source, is_unsaved| Signing {
         source,
@@ -118,6 +122,7 @@ pub(crate) fn load(
         has_csync: spec.has_csync,
         algorithm: spec.algorithm,
         makes_keys: spec.makes_keys,
+        key_uri: spec.key_uri.clone(),
         file: signed,
         is_unsaved,
         made: made.unwrap_or_default(),
@@ -181,6 +186,9 @@ pub(crate) fn look(origin: Name<'_>, spec: &ZoneSpec) -> Result<Option<String>, 
     let keys = key_files::read(origin, directory).map_err(in_full)?;
     match keys.keys() {
         [] if was_signed || !spec.makes_keys => Err(no_keys(origin, spec, was_signed)),
+        [] if spec.key_uri.is_some() => {
+            Ok(Some("it has no key yet: the start looks for that of key-uri in its token".to_owned()))
+        }
         [] => Ok(Some(format!(
             "there is no key of it in {}: the start makes one. If the parent has a DS record already, bring the key that it is of \
              instead: all answers would be bogus",
@@ -305,7 +313,8 @@ impl Signing {
 pub(crate) fn renew(held: &Version) -> anyhow::Result<(Option<Version>, Duration)> {
     let (Some(zone), Some(signing)) = (held.tree(), &held.signing) else { return Ok((None, LOOK_MAX)) };
     let now = unix_time();
-    let keys = with_algorithm(zone.origin(), &signing.directory, signing.algorithm, signing.makes_keys)?;
+    let mut keys = with_algorithm(zone.origin(), &signing.directory, signing.algorithm, signing.makes_keys)?;
+    tokens::connect(zone.origin(), &mut keys, signing.key_uri.as_ref());
     let keys = Arc::new(keys);
     let signing = Signing { keys: Arc::clone(&keys), ..Signing::clone(signing) };
     let due = signing.due(zone, RENEWED_MAX)?;
@@ -382,6 +391,11 @@ fn keys_for(origin: Name<'_>, spec: &ZoneSpec, was_signed: bool) -> anyhow::Resu
         bail!(no_keys(origin, spec, was_signed));
     }
     let (algorithm, times) = (spec.algorithm.unwrap_or_default(), Times::first(unix_time()));
+    if let Some(uri) = &spec.key_uri {
+        let stem = tokens::adopt(origin, directory, uri, Role::KeySigning, times)?;
+        log::info!("zone {origin}: its key is {uri}, noted in {}", stem.display());
+        return key_files::read(origin, directory);
+    }
     let stem = key_files::generate(origin, directory, algorithm, Role::KeySigning, times)?;
     log::info!("zone {origin}: a key was made, {}", stem.display());
     key_files::read(origin, directory)

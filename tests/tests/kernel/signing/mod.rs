@@ -3,6 +3,7 @@
 mod csync;
 mod fake_parent;
 mod parent;
+mod token;
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,25 +23,41 @@ const ORIGIN: &str = "one.test";
 struct SignedZone {
     server: Serving,
     config: String,
+    /// The command that started the server.
+    by: Vec<String>,
 }
 
 impl SignedZone {
     /// With more about the zone.
     fn start(options: &str) -> SignedZone {
+        SignedZone::start_by(Vec::new(), SignedZone::directory(options))
+    }
+
+    /// By a command that replaces itself by the server.
+    fn start_by(by: Vec<String>, directory: Directory) -> SignedZone {
+        let config = directory.path().join("dns.toml").display().to_string();
+        let words: Vec<&str> = by.iter().map(String::as_str).collect();
+        let server = Serving::start_by(&words, directory, &["--config", &config], &[]);
+        SignedZone { server, config, by }
+    }
+
+    /// The files of a server.
+    fn directory(options: &str) -> Directory {
         let directory = Directory::new().unwrap();
         let text = "@ 60 SOA ns h 1 2 3 4 5\n@ 60 NS ns\nns 60 A 192.0.2.1\nwww 60 A 192.0.2.80\n";
         directory.write("one.test.zone", text).unwrap();
-        let text = format!("[[zone]]\nfile = \"one.test.zone\"\ndnssec = true\n{options}");
-        let config = directory.write("dns.toml", &text).unwrap().display().to_string();
-        let server = Serving::start_in(directory, &["--config", &config], &[]);
-        SignedZone { server, config }
+        directory.write("other.test.zone", "@ 60 SOA ns h 1 2 3 4 5\n@ 60 NS ns.one.test.\n").unwrap();
+        let other = "[[zone]]\nfile = \"other.test.zone\"\n";
+        let text = format!("{other}[[zone]]\nfile = \"one.test.zone\"\ndnssec = true\n{options}");
+        directory.write("dns.toml", &text).unwrap();
+        directory
     }
 
     /// The same with the configuration as it is now, after a crash.
     fn restart(self) -> SignedZone {
-        let SignedZone { server: Serving { mut process, directory, .. }, config } = self;
+        let SignedZone { server: Serving { mut process, directory, .. }, by, .. } = self;
         process.kill();
-        SignedZone { server: Serving::start_in(directory, &["--config", &config], &[]), config }
+        SignedZone::start_by(by, directory)
     }
 
     /// What `sidestep dns keys` says of each key.
