@@ -27,7 +27,7 @@ fn a_key_waits_for_all_servers_of_the_parent_and_ends_when_caches_have_forgotten
         word(&keys[0], "parent") == "told" && waits_for(&keys[0], "it has no DS record")
     });
     let of_old = zone.ds();
-    parents.each_ref().map(|parent| parent.set(Behaviour::Ds(TTL, of_old.clone())));
+    parents.iter().for_each(|parent| parent.set(Behaviour::Ds(TTL, of_old.clone())));
     zone.reload();
     zone.wait_for("the parent has it", |keys| word(&keys[0], "parent") == "has-ds");
 
