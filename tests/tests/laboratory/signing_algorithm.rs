@@ -103,7 +103,7 @@ impl Change {
         let began = Instant::now();
         loop {
             let words =
-                ["@127.0.0.1", "-p", "5399", "ns1.example.com", "A", "+dnssec", "+time=5", "+retry=0"];
+                ["@127.0.0.1", "-p", "5399", "ns1.example.com", "A", "+dnssec", "+time=2", "+retry=0"];
             let said = primary.lab.run_in(Side::Client, "kdig", &words).unwrap_or_default();
             if said.contains("status: NOERROR") {
                 let flags = said.lines().find(|line| line.starts_with(";; Flags:")).unwrap_or_default();
