@@ -7,3 +7,5 @@ mod page;
 pub mod processor;
 pub mod record;
 pub mod report;
+pub mod scaling;
+pub mod source;

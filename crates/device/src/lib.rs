@@ -33,7 +33,8 @@ pub trait Device: Send {
     /// What the device can do.
     fn capabilities(&self) -> Capabilities;
 
-    /// Appends received frames to `burst` until it is full or none are waiting; returns how many came.
+    /// Appends received frames to `burst` until it is full or none are waiting. Returns how many came: more than were appended where
+    /// others have a part in the device, and got theirs by this call. With zero, nothing was to do.
     fn rx_burst(&mut self, burst: &mut Burst, now: Instant) -> usize;
 
     /// Takes frames from the front of `burst` for transmission, in order, until it is empty or there is no room; returns

@@ -71,10 +71,10 @@ impl AttachedDevice {
             return late;
         }
         let mut received = Burst::new();
-        if self.device.rx_burst(&mut received, now) == 0 {
+        let count = self.device.rx_burst(&mut received, now);
+        if count == 0 {
             return late;
         }
-        let count = received.len();
         self.show(&received, Direction::Inbound, taps, now);
         let mut headers = ArrayVec::<UdpHeaders, BURST>::new();
         let mut requests = Burst::new();

@@ -6,14 +6,16 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use control::{NeighbourMove, PortError, PortEvent, SegmentClamp, Sources};
+use device::Device;
 use device_kernel::KernelSockets;
+use dispatch::Scatter;
 use engine::{DeviceId, EngineHandle, Role};
 use stack::{RouteClamp, SourceFilter};
 use steering::claim::resolve;
 use steering::{LocalAddress, Transport};
 use wire::MacAddress;
 
-use crate::interface::InterfaceConfig;
+use crate::interface::{Dispatch, InterfaceConfig};
 use crate::shadow::{Owner, socket_address};
 
 /// Frames of a shadow's socket: few packets arrive there.
@@ -57,6 +59,13 @@ pub enum Notice {
         /// The error.
         error: PortError,
     },
+    /// Workers could not be joined to queues, for want of descriptors: those queues are not served, and the kernel receives their packets.
+    NotShared {
+        /// The interface.
+        interface: String,
+        /// The error.
+        error: String,
+    },
     /// Packets that the kernel receives at this address are not served.
     NoShadow {
         /// The address and port.
@@ -79,6 +88,9 @@ impl fmt::Display for Notice {
                 write!(f, "{interface}: its MTU exceeds the frames; opening it with larger frames")
             }
             Notice::MtuChanged { interface, mtu } => write!(f, "{interface}: MTU {mtu}"),
+            Notice::NotShared { interface, error } => {
+                write!(f, "{interface}: queues are left to the kernel, as they cannot be shared: {error}")
+            }
             Notice::Failed { interface, error } => write!(f, "{interface}: {error}; trying again"),
             Notice::NoShadow { address, error } => {
                 write!(f, "{address}: what the kernel receives there is not answered: {error}")
@@ -121,10 +133,7 @@ impl<O: Owner> Follower<O> {
         match event {
             PortEvent::QueuesOpened { device, engine, queues, mode } => {
                 self.modes.insert(mode.clone());
-                let id = self.new_id();
-                self.engines[engine].set_mss_clamp(self.config.link, self.config.mss_clamp);
-                self.engines[engine].add_link(id, self.config.link, device);
-                self.devices.push((engine, id));
+                self.add_device(engine, device);
                 self.owner.on_notice(&Notice::QueuesOpened { interface, queues, engine, mode });
             }
             PortEvent::DeviceGone => {
@@ -151,6 +160,33 @@ impl<O: Owner> Follower<O> {
             }
             PortEvent::Failed(error) => self.owner.on_notice(&Notice::Failed { interface, error }),
         }
+    }
+
+    /// Gives a device to its engine, and to the workers as well if there are some.
+    fn add_device(&mut self, engine: usize, device: Box<dyn Device>) {
+        let Some(Dispatch { dispatchers, own_percent, key }) = self.config.dispatch else {
+            return self.add_link(engine, device);
+        };
+        let workers = dispatchers..self.engines.len();
+        let scatter = Scatter::new(workers.len(), own_percent, key);
+        match dispatch::share(device, workers.len(), scatter) {
+            Ok((dispatcher, made)) => {
+                // Workers stand first: they go first, too.
+                workers.zip(made).for_each(|(worker, device)| self.add_link(worker, Box::new(device)));
+                self.add_link(engine, Box::new(dispatcher));
+            }
+            Err(error) => self.owner.on_notice(&Notice::NotShared {
+                interface: self.config.name.clone(),
+                error: error.to_string(),
+            }),
+        }
+    }
+
+    fn add_link(&mut self, engine: usize, device: Box<dyn Device>) {
+        let id = self.new_id();
+        self.engines[engine].set_mss_clamp(self.config.link, self.config.mss_clamp);
+        self.engines[engine].add_link(id, self.config.link, device);
+        self.devices.push((engine, id));
     }
 
     fn clamp_segments(&self, clamps: &[SegmentClamp]) {

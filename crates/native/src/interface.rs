@@ -39,6 +39,19 @@ pub struct InterfaceConfig {
     pub steering: SteeringOptions,
     /// How devices are opened.
     pub device: XdpOptions,
+    /// Engines that receive and send for the others; `None` if each has queues of its own.
+    pub dispatch: Option<Dispatch>,
+}
+
+/// How queues are shared by more engines than serve them: a pipeline, or a hybrid of that and run to completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dispatch {
+    /// The first so many engines serve the queues; the others are their workers.
+    pub dispatchers: usize,
+    /// Percentage of UDP flows that dispatchers answer themselves: 0 is a pipeline. TCP is the workers'.
+    pub own_percent: u8,
+    /// Keys the hash that flows are spread by; see [`dispatch::Scatter::new`].
+    pub key: u64,
 }
 
 impl InterfaceConfig {
@@ -51,6 +64,7 @@ impl InterfaceConfig {
             mss_clamp: None,
             steering: SteeringOptions::default(),
             device: XdpOptions::default(),
+            dispatch: None,
         }
     }
 }
@@ -90,11 +104,11 @@ pub(crate) enum Request {
 }
 
 impl Interface {
-    /// Attaches to the interface and opens its queues: queue `q` for engine `q % engines.len()`. A failure at the
-    /// start is an error. Later failures go to `owner` as notices, and the thread tries again.
+    /// Attaches to the interface and opens its queues: queue `q` for engine `q % engines.len()`, or for one of those that
+    /// [`Dispatch`] names. A failure at the start is an error. Later failures go to `owner` as notices, and the thread tries again.
     ///
     /// # Panics
-    /// If there is no engine.
+    /// If there is no engine, or, with dispatchers, none of them or no other one.
     pub fn open(
         config: InterfaceConfig,
         engines: Vec<EngineHandle>,
@@ -108,7 +122,7 @@ impl Interface {
     /// The same by another way than AF_XDP: `path` is that of the interface that `config` names, whose options for AF_XDP mean nothing here.
     ///
     /// # Panics
-    /// If there is no engine.
+    /// As [`Interface::open`].
     pub fn open_by(
         path: Box<dyn DataPath>,
         config: InterfaceConfig,
@@ -118,7 +132,7 @@ impl Interface {
         let port = PortConfig {
             interface: config.name.clone(),
             listens: config.listens.clone(),
-            engines: engines.len(),
+            engines: config.dispatch.map_or(engines.len(), |dispatch| dispatch.dispatchers),
         };
         let mut supervisor = PortSupervisor::new(port, path)?;
         let engine_count = engines.len();

@@ -15,5 +15,5 @@ mod shadow;
 
 pub use departure::{Departure, DepartureError};
 pub use follower::Notice;
-pub use interface::{Interface, InterfaceConfig, OpenError, SteeringCounts};
+pub use interface::{Dispatch, Interface, InterfaceConfig, OpenError, SteeringCounts};
 pub use shadow::{Owner, Reserved};

@@ -1,6 +1,7 @@
 //! `sidestep dns` over AF_XDP, between two namespaces. Needs root and AF_XDP; skipped otherwise, and says so.
 
 mod coexistence;
+mod dispatchers;
 mod doctor;
 mod dpdk;
 mod flood;

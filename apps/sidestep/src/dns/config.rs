@@ -24,6 +24,7 @@ use super::lines::{LineSpecs, ZoneLine};
 use super::options::{BusyPoll, ResponderKind, Serve};
 use super::pools::{PoolSpec, pools};
 use super::privileges::explain_denial;
+use super::sharing::Sharing;
 use super::transfers::Transfers;
 
 /// A wrong value; the message names the option, the value, and what it may be.
@@ -71,6 +72,9 @@ pub(crate) enum ConfigError {
     /// A core that the machine has not, or that we may not use.
     #[error("cores: core {core} is not available, expected some of {available}")]
     NoCore { core: usize, available: String },
+    /// Dispatchers without queues, or without engines.
+    #[error("{0}")]
+    NoDispatchers(&'static str),
     /// Options of DPDK without one of its ports.
     #[error(
         "{option} is for a port of DPDK, and the device is {device}: name a port with --device dpdk:PORT, or leave {option} out"
@@ -163,6 +167,8 @@ pub(crate) struct Config {
     pub(crate) device: DeviceChoice,
     /// `None`: as many engines as the device has queues.
     pub(crate) cores: Option<Vec<usize>>,
+    /// Who serves the queues.
+    pub(crate) sharing: Sharing,
     pub(crate) spin: Duration,
     pub(crate) busy_poll: BusyPoll,
     pub(crate) mss_clamp: Option<u16>,
@@ -232,12 +238,19 @@ impl Config {
             return Err(ConfigError::NoZone.into());
         }
         let spin_us = options.spin_us.or(file.spin_us).unwrap_or(20);
+        let device = parse_device(&device, listen, dpdk_options(options, file.dpdk, &device)?)?;
+        let sharing = Sharing::new(
+            options.dispatchers.or(file.dispatchers),
+            options.dispatcher_share.or(file.dispatcher_share),
+            &device,
+        )?;
         let cores = options.cores.as_ref().or(file.cores.as_ref());
         Ok(Config {
             zones,
             lines,
             pools: pools(&file.pools)?,
-            device: parse_device(&device, listen, dpdk_options(options, file.dpdk, &device)?)?,
+            device,
+            sharing,
             cores: cores.map(|text| parse_cores(text)).transpose()?,
             spin: Duration::from_micros(in_range("spin-us", spin_us, 0, 1_000_000)?),
             busy_poll: options.busy_poll.or(file.busy_poll).unwrap_or_default(),

@@ -20,6 +20,10 @@ pub(crate) struct ConfigFile {
     pub(crate) device: Option<String>,
     /// List of cores, `0-3,6`.
     pub(crate) cores: Option<String>,
+    /// Engines that serve the queues for all, 0 to 1024.
+    pub(crate) dispatchers: Option<u64>,
+    /// Percentage of UDP flows that they answer themselves, 0 to 99.
+    pub(crate) dispatcher_share: Option<u64>,
     /// Microseconds.
     pub(crate) spin_us: Option<u64>,
     /// `off`, `on` or `always`.

@@ -78,20 +78,20 @@ fn spawn<A: Application + 'static>(
     Ok(EngineThread { handle, counters, thread })
 }
 
-/// The cores named, else one for each queue of the interface as far as there are cores, else all. One for a port of DPDK.
+/// The cores named, else one for each queue of the interface as far as there are cores, else all. One for a port of DPDK. With
+/// dispatchers all, if none are named.
 pub(crate) fn engine_cores(config: &Config) -> anyhow::Result<Vec<usize>> {
-    if let Some(cores) = &config.cores {
-        return Ok(cores.clone());
+    let mut cores = config.cores.clone().unwrap_or_else(available_cores);
+    let DeviceChoice::Interface(link, _) = &config.device else { return Ok(cores) };
+    if config.cores.is_none() {
+        let queues = match link {
+            Link::Xdp(name) => usize::from(device_xdp::queue_pairs(name)?),
+            // It gets a queue for each engine; how many it can spread flows over only the user knows.
+            Link::Dpdk(..) => 1,
+        };
+        cores.truncate(config.sharing.useful_cores(cores.len(), queues));
     }
-    let mut cores = available_cores();
-    match &config.device {
-        DeviceChoice::Kernel(_) => {}
-        DeviceChoice::Interface(Link::Xdp(name), _) => {
-            cores.truncate(usize::from(device_xdp::queue_pairs(name)?).max(1));
-        }
-        // It gets a queue for each engine; how many it can spread flows over only the user knows.
-        DeviceChoice::Interface(Link::Dpdk(..), _) => cores.truncate(1),
-    }
+    config.sharing.check(cores.len(), link)?;
     Ok(cores)
 }
 

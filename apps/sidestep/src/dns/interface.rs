@@ -37,6 +37,7 @@ pub(crate) fn open(
     let claimed = InterfaceConfig {
         device,
         mss_clamp: config.mss_clamp,
+        dispatch: config.sharing.dispatch(),
         ..InterfaceConfig::new(name, listens.iter().flat_map(both).collect())
     };
     let opened = match path {

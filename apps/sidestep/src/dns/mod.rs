@@ -73,6 +73,7 @@ mod resolve;
 mod secondary;
 mod serial;
 mod service;
+mod sharing;
 mod signing;
 mod stats;
 mod store;

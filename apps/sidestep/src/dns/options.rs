@@ -46,6 +46,15 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "LIST")]
     pub(crate) cores: Option<String>,
 
+    /// Have the engines of the first so many cores receive and send for all, and the others work for them: for an interface with fewer
+    /// queues than cores [default: 0, each engine has queues of its own].
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) dispatchers: Option<u64>,
+
+    /// Percentage of UDP flows that dispatchers answer themselves, 0 to 99 [default: 0].
+    #[arg(long, value_name = "PERCENT")]
+    pub(crate) dispatcher_share: Option<u64>,
+
     /// Microseconds to poll for packets before sleeping, 0 to 1000000 [default: 20].
     #[arg(long, value_name = "MICROSECONDS")]
     pub(crate) spin_us: Option<u64>,

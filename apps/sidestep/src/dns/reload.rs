@@ -141,6 +141,7 @@ impl Reloads<'_> {
         let fixed = [
             ("device or listen", config.device != running.device),
             ("cores", config.cores != running.cores),
+            ("dispatchers or dispatcher-share", config.sharing != running.sharing),
             ("spin-us", config.spin != running.spin),
             ("busy-poll", config.busy_poll != running.busy_poll),
             ("mss-clamp", config.mss_clamp != running.mss_clamp),

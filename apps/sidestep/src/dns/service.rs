@@ -48,7 +48,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     options.log.start(LevelFilter::Info);
     let config = Config::resolve(options)?;
     let cores = engine_cores(&config)?;
-    let bound = Bound::open(&config, cores.len())?;
+    let bound = Bound::open(&config, config.sharing.with_queues(cores.len()))?;
     let over_tls = config.encrypted.as_ref().map(EncryptedServer::open).transpose()?;
     let descriptors = descriptors::raise_limit();
     privileges::give_up(&config)?; // Before there are threads, whose privileges are their own.
@@ -70,6 +70,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
 
     let admission = Admission::new(descriptors::fit(config.tcp, &config.device, descriptors));
     let engines = start_engines(&config, cores, &published, &admission)?;
+    let with_queues = config.sharing.with_queues(engines.len());
     let handles: Vec<EngineHandle> = engines.iter().map(|engine| engine.handle.clone()).collect();
     let tcp = start_tcp(&config, &published, &admission)?;
     let over_tls = start_encrypted(over_tls, &published)?;
@@ -137,7 +138,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     if let Some((server, _)) = over_tls {
         server.stop();
     }
-    drain(devices, engines, tcp);
+    drain(devices, engines, with_queues, tcp);
     drop(log); // It has the last answers now.
     Ok(ExitCode::SUCCESS)
 }
@@ -305,15 +306,20 @@ pub(crate) fn counted(count: usize, what: &str) -> String {
 }
 
 /// Answers what has come, ends every thread, then gives the interface back: until then answers over TCP need it.
-fn drain(devices: Devices, engines: Vec<EngineThread>, tcp: Option<Tcp>) {
+/// Engines behind the first `with_queues` are workers: they end first, for what they have to say leaves by the others.
+fn drain(devices: Devices, mut engines: Vec<EngineThread>, with_queues: usize, tcp: Option<Tcp>) {
     if let Some(tcp) = &tcp {
         tcp.handle.stop();
     }
-    engines.iter().for_each(|engine| engine.handle.stop());
-    let threads = engines.into_iter().map(|engine| engine.thread).chain(tcp.map(|tcp| tcp.thread));
-    for thread in threads {
-        // A thread that panicked has said so on stderr; the others are to end all the same.
-        let _ = thread.join();
+    for engines in [engines.split_off(with_queues), engines] {
+        engines.iter().for_each(|engine| engine.handle.stop());
+        engines.into_iter().for_each(|engine| join(engine.thread));
     }
+    tcp.into_iter().for_each(|tcp| join(tcp.thread));
     devices.stop();
+}
+
+/// A thread that panicked has said so on stderr; the others are to end all the same.
+fn join(thread: JoinHandle<()>) {
+    let _ = thread.join();
 }

@@ -53,15 +53,22 @@ impl Sidestep {
         format!("Sidestep, {device}{remark}")
     }
 
+    /// The cores that its own options name.
+    fn own_cores(&self) -> Option<&str> {
+        let at = self.arguments.iter().position(|own| own == "--cores")?;
+        self.arguments.get(at + 1).map(String::as_str)
+    }
+
     /// The command line after the program, statistics at `control` in `directory`.
     pub(super) fn arguments(&self, zone: &Zone, directory: &Directory) -> Vec<String> {
         let control = directory.path().join("control.sock").display().to_string();
         let zone = format!("{}={}", zone.origin, zone.file.display());
         let core = server_core().to_string();
         let mut words: Vec<String> =
-            ["dns", "serve", "--zone", &zone, "--cores", &core, "--control", &control]
-                .map(str::to_owned)
-                .to_vec();
+            ["dns", "serve", "--zone", &zone, "--control", &control].map(str::to_owned).to_vec();
+        if self.own_cores().is_none() {
+            words.extend(["--cores", &core].map(str::to_owned));
+        }
         match self.device {
             Device::Kernel => {
                 let addresses = [format!("{SERVER_V4}:53"), format!("[{SERVER_V6}]:53")];
@@ -79,7 +86,15 @@ impl Sidestep {
     pub(super) fn start(&self, lab: &Lab, zone: &Zone, directory: &Directory) -> Result<Child, LabError> {
         let program = sidestep_binary().display().to_string();
         let arguments = self.arguments(zone, directory);
-        let mut command = lab.command(Side::Server, &program);
+        let mut command = match self.own_cores() {
+            None => lab.command(Side::Server, &program),
+            Some(cores) => {
+                // A program in the laboratory may use the server's core alone, unless it asks for others.
+                let mut command = lab.command(Side::Server, "taskset");
+                command.args(["--cpu-list", cores, &program]);
+                command
+            }
+        };
         let mut child = Child::spawn("sidestep", command.args(arguments))?;
         child.wait_for_line("ready", super::START_MAX)?;
         Ok(child)

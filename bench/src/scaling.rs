@@ -1,0 +1,173 @@
+//! How many answers a second some number of cores give, from what each stage of a query costs one core. docs/scaling.md explains it.
+//!
+//! All times are nanoseconds a query, all rates queries a second.
+
+/// What a query costs the cores that it passes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Costs {
+    /// Taking the packet from the device and giving the answer to it.
+    pub io: f64,
+    /// Everything from the packet to the answer in it.
+    pub answer: f64,
+    /// For a dispatcher: choosing the worker, the rings both ways.
+    pub hand_over: f64,
+    /// For a worker: the rings both ways, and memory that was another core's.
+    pub take: f64,
+}
+
+/// What a card lets through.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Card {
+    /// Time of a packet in and out, while the card has all of its queues at hand.
+    pub packet: f64,
+    /// So many queues it has at hand.
+    pub queues: u32,
+    /// What each further queue adds to the time of every packet.
+    pub further_queue: f64,
+    /// Bits a second of the link, each way.
+    pub link: f64,
+}
+
+/// Who does what.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Mode {
+    /// Each of so many cores has a queue, and answers what comes there.
+    RunToCompletion(u32),
+    /// Dispatchers have a queue each.
+    Shared {
+        /// Cores with a queue.
+        dispatchers: u32,
+        /// Cores without.
+        workers: u32,
+        /// Part of the queries that dispatchers answer themselves: 0 is a pipeline.
+        own: f64,
+    },
+}
+
+/// What bounds a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// Cores that have queues.
+    Queues,
+    /// Workers.
+    Workers,
+    /// The card, for the number of its queues.
+    Card,
+    /// The link.
+    Link,
+}
+
+/// Octets of an Ethernet frame on the wire that are not in the frame: preamble, check sequence, gap.
+const FRAMING: f64 = 24.0;
+
+impl Card {
+    /// Packets a second that pass with so many queues.
+    fn rate(&self, queues: u32) -> f64 {
+        let further = f64::from(queues.saturating_sub(self.queues));
+        1e9 / (self.packet + further * self.further_queue)
+    }
+
+    /// Packets a second that the link takes, of frames with so many octets.
+    pub fn link_rate(&self, octets: f64) -> f64 {
+        self.link / (8.0 * (octets + FRAMING))
+    }
+}
+
+/// The rate of a machine with one card, and what bounds it. `octets` are those of the longer of query and answer, as an Ethernet frame.
+pub fn rate(costs: &Costs, card: &Card, mode: Mode, octets: f64) -> (f64, Bound) {
+    let Costs { io, answer, hand_over, take } = *costs;
+    let of = |cores: u32, time: f64| f64::from(cores) * 1e9 / time;
+    let (queues, by_queues, by_workers) = match mode {
+        Mode::RunToCompletion(cores) => (cores, of(cores, io + answer), f64::INFINITY),
+        Mode::Shared { dispatchers, workers, own } => {
+            let others = 1.0 - own;
+            let dispatching = of(dispatchers, io + own * answer + others * hand_over);
+            (dispatchers, dispatching, of(workers, others * (answer + take)))
+        }
+    };
+    let bounds = [
+        (by_queues, Bound::Queues),
+        (by_workers, Bound::Workers),
+        (card.rate(queues), Bound::Card),
+        (card.link_rate(octets), Bound::Link),
+    ];
+    bounds.into_iter().fold(
+        (f64::INFINITY, Bound::Queues),
+        |least, bound| {
+            if bound.0 < least.0 { bound } else { least }
+        },
+    )
+}
+
+/// The best way to use so many cores, and its rate: all splits and shares are tried.
+pub fn best(costs: &Costs, card: &Card, cores: u32, octets: f64) -> (Mode, f64, Bound) {
+    let shares = (0..100).map(|percent| f64::from(percent) / 100.0);
+    let shared = (1..cores).flat_map(|dispatchers| {
+        let workers = cores - dispatchers;
+        shares.clone().map(move |own| Mode::Shared { dispatchers, workers, own })
+    });
+    let mut found: Option<(Mode, f64, Bound)> = None;
+    for mode in std::iter::once(Mode::RunToCompletion(cores)).chain(shared) {
+        let (rate, bound) = rate(costs, card, mode, octets);
+        // What is simpler stands first, and stays unless the other is better by more than a rounding.
+        if found.is_none_or(|(_, most, _)| rate > most * 1.001) {
+            found = Some((mode, rate, bound));
+        }
+    }
+    found.expect("there is at least one way")
+}
+
+/// The record that others have published: a machine with 48 cores and one card of 100 Gb/s on 16 lanes. Three numbers are chosen to fit
+/// it: what a query costs one core, what handing it over adds, and what queues beyond 32 cost the card.
+pub const RECORD: (Costs, Card) = (
+    Costs { io: 121.0, answer: 300.0, hand_over: 30.0, take: 40.0 },
+    Card { packet: 9.5, queues: 32, further_queue: 1.1, link: 100e9 },
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A query of 79 octets as an Ethernet frame, and a short answer.
+    const OCTETS: f64 = 95.0;
+
+    fn millions(mode: Mode) -> f64 {
+        rate(&RECORD.0, &RECORD.1, mode, OCTETS).0 / 1e6
+    }
+
+    #[test]
+    fn the_published_record_is_met_within_eight_percent() {
+        let near = |found: f64, published: f64| {
+            assert!((found / published - 1.0).abs() < 0.08, "{found:.1} M for {published} M");
+        };
+        near(millions(Mode::RunToCompletion(32)), 76.0);
+        near(millions(Mode::RunToCompletion(48)), 37.0);
+        for (dispatchers, published) in [(16, 95.0), (24, 100.0)] {
+            let workers = 48 - dispatchers;
+            let shares = (0..100).map(|percent| f64::from(percent) / 100.0);
+            let rates = shares.map(|own| millions(Mode::Shared { dispatchers, workers, own }));
+            near(rates.fold(0.0, f64::max), published);
+        }
+    }
+
+    #[test]
+    fn few_cores_run_to_completion_and_many_share() {
+        let (costs, card) = RECORD;
+        let (mode, of_eight, bound) = best(&costs, &card, 8, OCTETS);
+        assert_eq!((mode, bound), (Mode::RunToCompletion(8), Bound::Queues));
+        let (mode, of_many, _) = best(&costs, &card, 48, OCTETS);
+        assert!(matches!(mode, Mode::Shared { .. }), "{mode:?}");
+        assert!(of_many > 4.0 * of_eight);
+    }
+
+    #[test]
+    fn what_is_slowest_bounds() {
+        let (costs, card) = RECORD;
+        let bound = |mode, octets| rate(&costs, &card, mode, octets).1;
+        let shared = |dispatchers, workers| Mode::Shared { dispatchers, workers, own: 0.0 };
+        assert_eq!(bound(shared(1, 40), OCTETS), Bound::Queues);
+        assert_eq!(bound(shared(20, 1), OCTETS), Bound::Workers);
+        assert_eq!(bound(shared(400, 4000), OCTETS), Bound::Card);
+        assert_eq!(bound(shared(30, 4000), 1500.0), Bound::Link);
+    }
+}
