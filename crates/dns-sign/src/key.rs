@@ -322,7 +322,7 @@ pub trait RemoteSigner: fmt::Debug + Send + Sync {
 #[derive(Debug)]
 enum Secret {
     /// In the file.
-    Here(KeyPair),
+    Here(Box<KeyPair>),
     /// In a token that the file names.
     Elsewhere {
         /// Its name there.
@@ -371,7 +371,7 @@ impl Key {
             Some(label) => Secret::Elsewhere { label, signer: None },
             None => {
                 let secret = SecretKeyBytes::parse_from_bind(private).map_err(|_| KeyError::Private)?;
-                Secret::Here(KeyPair::from_bytes(&secret, public).map_err(|_| KeyError::Pair)?)
+                Secret::Here(Box::new(KeyPair::from_bytes(&secret, public).map_err(|_| KeyError::Pair)?))
             }
         };
         Ok(Key {

@@ -167,7 +167,8 @@ fn a_key_whose_algorithm_ends_waits_until_the_parent_does_not_name_it_any_more()
     let files =
         KeyFiles::generate_by(Algorithm::Ed25519, origin().as_name(), Role::KeySigning, drawn).unwrap();
     let second = Key::read(origin().as_name(), &files.public, &files.private).unwrap();
-    let first = Key { times: timed, ..before.into_keys().pop().unwrap() };
+    let mut first = before.into_keys().pop().unwrap();
+    first.times = timed;
     let [old, new] = [&first, &second].map(|key| key.ds(origin().as_name()));
     let keys = KeySet::new(vec![first, second]);
     let mut roll = Roll { keys, old: old.clone(), new: new.clone(), parent: Parent::default() };
