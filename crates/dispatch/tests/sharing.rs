@@ -249,7 +249,7 @@ fn no_wake_up_is_lost_between_threads() {
     let start = |device| {
         let (engine, handle) = Engine::new(sleepy.clone(), Echo).unwrap();
         handle.add_device(DeviceId(0), Role::Primary, device);
-        (std::thread::spawn(move || drop(engine.run())), handle)
+        (std::thread::spawn(move || engine.run()), handle)
     };
     let threads: Vec<_> = devices.map(start).collect();
     for number in 0..500u16 {

@@ -2,14 +2,15 @@
 
 use std::net::SocketAddr;
 
-use lab::{Kxdpgun, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side, Workload, Zone};
+use lab::{SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side, Zone};
 use tests::{Dig, Transport};
 
 use crate::{Setting, assert_is_mail};
 
 /// With one dispatcher, and more options; `None` also where there is one core only.
 fn with_one_dispatcher(zone: &Zone, arguments: &[&str]) -> Option<Setting> {
-    let cores = format!("{},{}", lab::generator_core(), lab::server_core());
+    // The worker shares its core with the generator, which never sleeps.
+    let cores = format!("{},{}", lab::server_core(), lab::generator_core());
     let shared = ["--cores", &cores, "--dispatchers", "1"];
     (lab::generator_core() != lab::server_core())
         .then(|| Setting::with(zone, &[&shared[..], arguments].concat()))
@@ -43,22 +44,14 @@ fn a_worker_without_a_queue_answers_udp_and_tcp() {
 }
 
 #[test]
-fn each_query_of_a_load_is_answered_by_the_dispatcher_or_by_its_worker() {
-    let directory = lab::Directory::new().unwrap();
-    let questions = Workload::Address.prepare(&directory).unwrap();
-    let share = ["--dispatcher-share", "40"];
-    let Some(setting) = with_one_dispatcher(&questions.zone, &share) else { return };
-    let report = Kxdpgun::asking(&questions, 5_000).run(&setting.lab).unwrap();
-    assert!(report.queries > 5_000, "{}", report.text);
-    assert_eq!(
-        (report.replies, report.rcode("NOERROR")),
-        (report.queries, report.queries),
-        "{}",
-        report.text
-    );
+fn the_dispatcher_and_its_worker_answer_their_shares() {
+    const ASKED: u64 = 80;
+    let Some(setting) = with_one_dispatcher(&Zone::sample(), &["--dispatcher-share", "40"]) else { return };
+    // Each from another port.
+    (0..ASKED).for_each(|_| assert_is_mail(setting.ask(SERVER_V4)));
     let [all, of_worker] = brought(&setting);
-    assert!(of_worker > report.queries / 3, "{of_worker} of {all} by the worker");
-    assert!(of_worker < report.queries * 4 / 5, "{of_worker} of {all} by the worker");
+    // 48 of 80 are expected: chance keeps it off that by 22 once in a million runs.
+    assert!((26..=70).contains(&of_worker), "{of_worker} of {all} by the worker");
 }
 
 #[test]
