@@ -16,7 +16,8 @@ bench=(redis-server sockperf valgrind bind9-utils bind9 unbound pdns-recursor kn
 dpdk=(libdpdk-dev pkg-config)
 # Programs that `sidestep run` is tried with, and their clients (docs/programs.md); tools that the tests use.
 test=(haproxy memcached libmemcached-tools postgresql wget iperf3 openssh-server openssh-client python3-venv
-    libpython3.11-testsuite nodejs openjdk-17-jdk-headless dnsmasq-base bpftool nftables tcpdump systemd fstrm-bin)
+    libpython3.11-testsuite nodejs openjdk-17-jdk-headless dnsmasq-base bpftool nftables tcpdump systemd fstrm-bin
+    softhsm2)
 
 # scripts/audit-picture.sh takes the picture of a report.
 docs=(chromium pngquant)

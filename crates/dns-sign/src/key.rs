@@ -4,6 +4,7 @@
 //! and so on, in UTC. The number in the middle is the algorithm's, the last one is the key tag (RFC 4034, appendix B).
 
 use std::fmt::{self, Write};
+use std::sync::Arc;
 
 use dns_wire::{Name, Rtype};
 use domain::base::iana::SecurityAlgorithm;
@@ -12,9 +13,16 @@ use domain::base::{Record, ToName, Ttl};
 use domain::crypto::sign::{GenerateParams, KeyPair, SecretKeyBytes, SignRaw, generate};
 use domain::dnssec::common::parse_from_bind;
 use domain::rdata::Dnskey;
+use domain::utils::base64;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
+use ring::digest;
+
+/// Numbers of digests in DS records (IANA's registry of them).
+const DS_SHA1: u8 = 1;
+const DS_SHA256: u8 = 2;
+const DS_SHA384: u8 = 4;
 
 /// Why a key cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,6 +45,58 @@ pub enum KeyError {
     /// The system gave no randomness.
     #[error("the system has no randomness for a key")]
     Generate,
+}
+
+/// An algorithm for which keys can be drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    /// The one that RFC 8624 recommends.
+    #[default]
+    EcdsaP256Sha256,
+    /// The same on a longer curve.
+    EcdsaP384Sha384,
+    /// Edwards curves (RFC 8080).
+    Ed25519,
+}
+
+impl Algorithm {
+    const ALL: [Algorithm; 3] = [Algorithm::EcdsaP256Sha256, Algorithm::EcdsaP384Sha384, Algorithm::Ed25519];
+
+    /// The one of this mnemonic.
+    pub fn of_name(name: &str) -> Option<Algorithm> {
+        Algorithm::ALL.into_iter().find(|algorithm| algorithm.name().eq_ignore_ascii_case(name))
+    }
+
+    /// The one of this number; `None` if no keys of it can be drawn.
+    pub fn of_number(number: u8) -> Option<Algorithm> {
+        Algorithm::ALL.into_iter().find(|algorithm| algorithm.number() == number)
+    }
+
+    /// Its number (IANA's registry of DNSSEC algorithms).
+    pub fn number(self) -> u8 {
+        match self {
+            Algorithm::EcdsaP256Sha256 => 13,
+            Algorithm::EcdsaP384Sha384 => 14,
+            Algorithm::Ed25519 => 15,
+        }
+    }
+
+    /// Its mnemonic.
+    pub fn name(self) -> &'static str {
+        match self {
+            Algorithm::EcdsaP256Sha256 => "ECDSAP256SHA256",
+            Algorithm::EcdsaP384Sha384 => "ECDSAP384SHA384",
+            Algorithm::Ed25519 => "ED25519",
+        }
+    }
+
+    fn parameters(self) -> GenerateParams {
+        match self {
+            Algorithm::EcdsaP256Sha256 => GenerateParams::EcdsaP256Sha256,
+            Algorithm::EcdsaP384Sha384 => GenerateParams::EcdsaP384Sha384,
+            Algorithm::Ed25519 => GenerateParams::Ed25519,
+        }
+    }
 }
 
 /// What a key signs.
@@ -66,6 +126,8 @@ pub enum State {
     Published,
     /// It signs.
     Signing,
+    /// It signs, and is not in the DNSKEY set: not yet, or not any more (RFC 6781, 4.1.4).
+    SigningUnpublished,
     /// It is in the DNSKEY set, and signs no more.
     Retired,
     /// It has left the DNSKEY set.
@@ -134,15 +196,22 @@ impl Times {
     }
 
     /// What the key does.
+    ///
+    /// A key signs without being in the DNSKEY set if its times say so: it is activated before it is published, or deleted before it is
+    /// inactive.
     pub fn state(&self, now: u64) -> State {
-        let has_come = |time: Option<u64>| time.is_none_or(|time| time <= now);
-        let is_gone = |time: Option<u64>| time.is_some_and(|time| time <= now);
+        let is_past = |time: Option<u64>| time.is_some_and(|time| time <= now);
+        let is_to_come = |time: Option<u64>| time.is_some_and(|time| time > now);
         match () {
-            () if is_gone(self.delete) => State::Removed,
-            () if !has_come(self.publish) => State::Waiting,
-            () if is_gone(self.inactive) => State::Retired,
-            () if has_come(self.activate) => State::Signing,
-            () => State::Published,
+            () if is_past(self.delete) && is_to_come(self.inactive) => State::SigningUnpublished,
+            () if is_past(self.delete) => State::Removed,
+            () if is_to_come(self.publish) && is_past(self.activate) && !is_past(self.inactive) => {
+                State::SigningUnpublished
+            }
+            () if is_to_come(self.publish) => State::Waiting,
+            () if is_past(self.inactive) => State::Retired,
+            () if is_to_come(self.activate) => State::Published,
+            () => State::Signing,
         }
     }
 }
@@ -186,8 +255,21 @@ impl KeyFiles {
     /// # Errors
     /// The system gave no randomness.
     pub fn generate(origin: Name<'_>, role: Role, times: Times) -> Result<KeyFiles, KeyError> {
+        KeyFiles::generate_by(Algorithm::default(), origin, role, times)
+    }
+
+    /// Draws a key of an algorithm.
+    ///
+    /// # Errors
+    /// The system gave no randomness.
+    pub fn generate_by(
+        algorithm: Algorithm,
+        origin: Name<'_>,
+        role: Role,
+        times: Times,
+    ) -> Result<KeyFiles, KeyError> {
         let (secret, public) =
-            generate(&GenerateParams::EcdsaP256Sha256, role.flags()).map_err(|_| KeyError::Generate)?;
+            generate(&algorithm.parameters(), role.flags()).map_err(|_| KeyError::Generate)?;
         let owner = DomainName::from_octets(origin.as_bytes().to_vec()).expect("a name is a name");
         let stem = stem(origin, public.algorithm().to_int(), public.key_tag());
         let record = Record::new(owner, domain::base::iana::Class::IN, Ttl::ZERO, public);
@@ -199,8 +281,55 @@ impl KeyFiles {
     }
 }
 
+impl KeyFiles {
+    /// Those of a key whose private half is in a token. `label` is its name there, `public_key` what its DNSKEY record has of it.
+    ///
+    /// # Errors
+    /// It is longer than a record.
+    pub fn of_token(
+        origin: Name<'_>,
+        (role, times): (Role, Times),
+        (algorithm, public_key): (u8, Vec<u8>),
+        label: &str,
+    ) -> Result<KeyFiles, KeyError> {
+        let algorithm = SecurityAlgorithm::from_int(algorithm);
+        let public = Dnskey::new(role.flags(), 3, algorithm, public_key).map_err(|_| KeyError::Public)?;
+        let owner = DomainName::from_octets(origin.as_bytes().to_vec()).expect("a name is a name");
+        let stem = stem(origin, algorithm.to_int(), public.key_tag());
+        let record = Record::new(owner, domain::base::iana::Class::IN, Ttl::ZERO, public);
+        let name = algorithm.to_mnemonic_str().unwrap_or("?");
+        let label = base64::encode_string(&[label.as_bytes(), b"\0"].concat());
+        let private = format!(
+            "Private-key-format: v1.3\nAlgorithm: {} ({name})\n{LABEL}: {label}\n{times}",
+            algorithm.to_int()
+        );
+        let public = domain::dnssec::common::display_as_bind(&record).to_string();
+        Ok(KeyFiles { stem, public, private })
+    }
+}
+
 fn stem(origin: Name<'_>, algorithm: u8, tag: u16) -> String {
     format!("{}{algorithm:03}+{tag:05}", Key::file_prefix(origin))
+}
+
+/// Signs with a private key that is somewhere else.
+pub trait RemoteSigner: fmt::Debug + Send + Sync {
+    /// The signature of octets by the key; `None` if there is none now. Whoever knows why has said so.
+    fn sign(&self, octets: &[u8]) -> Option<Vec<u8>>;
+}
+
+/// The private half of a key.
+#[derive(Debug)]
+enum Secret {
+    /// In the file.
+    Here(Box<KeyPair>),
+    /// In a token that the file names.
+    Elsewhere {
+        /// Its name there.
+        label: String,
+        /// Signs with it, once it is known how.
+        signer: Option<Arc<dyn RemoteSigner>>,
+    },
 }
 
 /// A key of a zone, both halves.
@@ -210,7 +339,7 @@ pub struct Key {
     flags: u16,
     algorithm: u8,
     tag: u16,
-    pair: KeyPair,
+    secret: Secret,
     /// When it comes and goes.
     pub times: Times,
 }
@@ -238,14 +367,19 @@ impl Key {
             return Err(KeyError::OtherZone);
         }
         let public: &Dnskey<Vec<u8>> = record.data();
-        let secret = SecretKeyBytes::parse_from_bind(private).map_err(|_| KeyError::Private)?;
-        let pair = KeyPair::from_bytes(&secret, public).map_err(|_| KeyError::Pair)?;
+        let secret = match read_label(private)? {
+            Some(label) => Secret::Elsewhere { label, signer: None },
+            None => {
+                let secret = SecretKeyBytes::parse_from_bind(private).map_err(|_| KeyError::Private)?;
+                Secret::Here(Box::new(KeyPair::from_bytes(&secret, public).map_err(|_| KeyError::Pair)?))
+            }
+        };
         Ok(Key {
             dnskey: dnskey_data(public),
             flags: public.flags(),
             algorithm: public.algorithm().to_int(),
             tag: public.key_tag(),
-            pair,
+            secret,
             times: Times::read(private)?,
         })
     }
@@ -257,11 +391,30 @@ impl Key {
 
     /// The data of a DS record for it, by SHA-256, which is that of its CDS record, too (RFC 4034, 5.1.4; RFC 7344, 3.1).
     pub fn ds(&self, origin: Name<'_>) -> Vec<u8> {
-        const SHA256: u8 = 2;
+        self.ds_by(&digest::SHA256, DS_SHA256, origin)
+    }
+
+    pub(crate) fn ds_by(
+        &self,
+        algorithm: &'static digest::Algorithm,
+        number: u8,
+        origin: Name<'_>,
+    ) -> Vec<u8> {
         let mut lower = [0; dns_wire::name::NAME_LEN_MAX];
         let signed = [origin.lowercase(&mut lower).as_bytes(), &self.dnskey].concat();
-        let digest = ring::digest::digest(&ring::digest::SHA256, &signed);
-        [&self.tag.to_be_bytes()[..], &[self.algorithm, SHA256], digest.as_ref()].concat()
+        let digest = digest::digest(algorithm, &signed);
+        [&self.tag.to_be_bytes()[..], &[self.algorithm, number], digest.as_ref()].concat()
+    }
+
+    /// Whether a DS record of this data is one of the key, by SHA-1, SHA-256 or SHA-384.
+    pub(crate) fn is_named_by(&self, origin: Name<'_>, ds: &[u8]) -> bool {
+        let is_by_sha1 = || self.ds_by(&digest::SHA1_FOR_LEGACY_USE_ONLY, DS_SHA1, origin) == ds;
+        self.is_trusted_by(origin, ds) || is_by_sha1()
+    }
+
+    /// The same by a digest that validators rely on.
+    pub(crate) fn is_trusted_by(&self, origin: Name<'_>, ds: &[u8]) -> bool {
+        self.ds(origin) == ds || self.ds_by(&digest::SHA384, DS_SHA384, origin) == ds
     }
 
     /// The key tag (RFC 4034, appendix B).
@@ -285,13 +438,46 @@ impl Key {
         if self.flags & 1 == 1 { Role::KeySigning } else { Role::ZoneSigning }
     }
 
-    /// Signs octets; `None` if the library cannot.
+    /// Signs octets; `None` if the library or the token cannot.
     pub fn sign(&self, octets: &[u8]) -> Option<Vec<u8>> {
-        self.pair.sign_raw(octets).ok().map(|signature| signature.as_ref().to_vec())
+        match &self.secret {
+            Secret::Here(pair) => pair.sign_raw(octets).ok().map(|signature| signature.as_ref().to_vec()),
+            Secret::Elsewhere { signer, .. } => signer.as_ref()?.sign(octets),
+        }
+    }
+
+    /// The name of the key in a token, if its private half is there.
+    pub fn label(&self) -> Option<&str> {
+        match &self.secret {
+            Secret::Here(_) => None,
+            Secret::Elsewhere { label, .. } => Some(label),
+        }
+    }
+
+    /// The public key, as its DNSKEY record has it behind flags, protocol and algorithm.
+    pub fn public_key(&self) -> &[u8] {
+        self.dnskey.get(4..).unwrap_or_default()
+    }
+
+    /// Has a key whose private half is in a token sign by `remote`.
+    pub(crate) fn connect(&mut self, remote: Arc<dyn RemoteSigner>) {
+        if let Secret::Elsewhere { signer, .. } = &mut self.secret {
+            *signer = Some(remote);
+        }
     }
 }
 
-/// RFC 4034, 2.1.
+/// The word of a `.private` file in front of the name that its key has in a token, in base64; BIND has a zero behind the name.
+const LABEL: &str = "Label";
+
+fn read_label(private: &str) -> Result<Option<String>, KeyError> {
+    let words = private.lines().filter_map(|line| line.split_once(':'));
+    let Some((_, text)) = words.into_iter().find(|(word, _)| word.trim() == LABEL) else { return Ok(None) };
+    let octets = base64::decode::<Vec<u8>>(text.trim()).map_err(|_| KeyError::Private)?;
+    let label = String::from_utf8(octets).map_err(|_| KeyError::Private)?;
+    Ok(Some(label.trim_end_matches('\0').to_owned()))
+}
+
 /// The text of a `.key` file with the class that Knot's `keymgr` leaves out, as a zone file may (RFC 1035, 5.1).
 fn with_class(public: &str) -> String {
     let with_class = |line: &str| {
@@ -308,14 +494,15 @@ fn with_class(public: &str) -> String {
     public.lines().map(with_class).collect()
 }
 
+/// RFC 4034, 2.1.
 fn dnskey_data(key: &Dnskey<Vec<u8>>) -> Vec<u8> {
     let head = [&key.flags().to_be_bytes()[..], &[key.protocol(), key.algorithm().to_int()]];
     [&head.concat(), key.public_key().as_slice()].concat()
 }
 
-/// The types that only a key-signing key signs.
-pub(crate) fn is_of_keys(rtype: Rtype) -> bool {
-    matches!(rtype, Rtype::DNSKEY | Rtype::CDS | Rtype::CDNSKEY)
+/// The types by which the parent learns of keys: those sign them that sign the DNSKEY set (RFC 7344, 4.1).
+pub(crate) fn is_for_parent(rtype: Rtype) -> bool {
+    matches!(rtype, Rtype::CDS | Rtype::CDNSKEY)
 }
 
 #[cfg(test)]
@@ -323,6 +510,35 @@ mod tests {
     use dns_wire::NameBuf;
 
     use super::*;
+
+    #[derive(Debug)]
+    struct Reversing;
+
+    impl RemoteSigner for Reversing {
+        fn sign(&self, octets: &[u8]) -> Option<Vec<u8>> {
+            Some(octets.iter().rev().copied().collect())
+        }
+    }
+
+    #[test]
+    fn a_key_of_a_token_signs_when_it_is_known_how() {
+        let origin = NameBuf::from_text(b"example.org.", None).unwrap();
+        let times = Times { activate: Some(1_800_000_000), ..Times::default() };
+        let label = "pkcs11:token=a;object=b";
+        let key = (Role::ZoneSigning, times);
+        let files = KeyFiles::of_token(origin.as_name(), key, (13, vec![7; 64]), label).unwrap();
+        let mut key = Key::read(origin.as_name(), &files.public, &files.private).unwrap();
+        assert_eq!((key.label(), key.times, key.role()), (Some(label), times, Role::ZoneSigning));
+        assert_eq!((key.public_key(), key.algorithm()), (&[7; 64][..], 13));
+        assert_eq!(key.sign(b"abc"), None);
+        key.connect(Arc::new(Reversing));
+        assert_eq!(key.sign(b"abc"), Some(b"cba".to_vec()));
+        let other = Times { publish: Some(1_800_000_000), ..times };
+        let again = Key::read(origin.as_name(), &files.public, &other.written_into(&files.private)).unwrap();
+        assert_eq!((again.label(), again.times), (Some(label), other));
+        let broken = files.private.replace("Label: ", "Label: -");
+        assert_eq!(Key::read(origin.as_name(), &files.public, &broken).err(), Some(KeyError::Private));
+    }
 
     /// Knot's `keymgr` prints no class.
     #[test]

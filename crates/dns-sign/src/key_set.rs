@@ -1,8 +1,10 @@
 //! The keys of a zone, and what each is for at some time.
 
+use std::sync::Arc;
+
 use dns_wire::Rtype;
 
-use crate::key::{Key, Role, State, is_of_keys};
+use crate::key::{Key, RemoteSigner, Role, State, is_for_parent};
 
 /// All keys of a zone.
 #[derive(Debug, Default)]
@@ -20,6 +22,19 @@ impl KeySet {
     pub fn new(mut keys: Vec<Key>) -> KeySet {
         keys.sort_by_key(|key| (key.algorithm(), key.tag()));
         KeySet { keys }
+    }
+
+    /// Has keys sign whose private halves are in tokens, each by what `remote` gives for it.
+    pub fn connect(&mut self, remote: impl Fn(&Key, &str) -> Option<Arc<dyn RemoteSigner>>) {
+        for key in &mut self.keys {
+            let signer = key.label().and_then(|label| remote(key, label));
+            signer.into_iter().for_each(|signer| key.connect(signer));
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn into_keys(self) -> Vec<Key> {
+        self.keys
     }
 
     /// All of them, whatever they are for.
@@ -42,19 +57,37 @@ impl KeySet {
         if key_signing.is_empty() {
             return Err(NoKey);
         }
-        let mut zone_signing: Vec<&Key> = of_role(Role::ZoneSigning).collect();
+        let unpublished = self.keys.iter().filter(|key| state(key) == State::SigningUnpublished);
+        let (zone_alone, keys_alone): (Vec<&Key>, Vec<&Key>) =
+            unpublished.partition(|key| key.role() == Role::ZoneSigning);
+        let mut zone_signing: Vec<&Key> = of_role(Role::ZoneSigning).chain(zone_alone).collect();
+        let parent_signing: Vec<&Key> = key_signing.iter().copied().chain(keys_alone).collect();
         // A validator that trusts an algorithm may expect it of every signature (RFC 4035, 2.2).
-        zone_signing.extend(key_signing.iter().filter(|key| self.signs_all(key, now)).copied());
-        let is_past = |time: Option<u64>| time.is_some_and(|time| time <= now);
-        let is_synced = |key: &&&Key| is_past(key.times.sync_publish) && !is_past(key.times.sync_delete);
-        let synced = key_signing.iter().filter(is_synced).copied().collect();
-        Ok(Active { published, key_signing, zone_signing, synced })
+        zone_signing.extend(parent_signing.iter().filter(|key| self.signs_all(key, now)).copied());
+        let synced = key_signing.iter().filter(|key| self.is_synced(key, now)).copied().collect();
+        Ok(Active { published, key_signing, parent_signing, zone_signing, synced })
     }
 
     /// Whether a key-signing key signs all else, too.
     pub fn signs_all(&self, key: &Key, now: u64) -> bool {
+        let own = key.times.state(now);
+        // A key that is in the DNSKEY set does not rely on one that is not.
+        let is_relied_on =
+            |state| state == State::Signing || state == own && own == State::SigningUnpublished;
         let is_own = |other: &&Key| other.algorithm() == key.algorithm() && other.role() == Role::ZoneSigning;
-        !self.keys.iter().filter(is_own).any(|other| other.times.state(now) == State::Signing)
+        !self.keys.iter().filter(is_own).any(|other| is_relied_on(other.times.state(now)))
+    }
+
+    /// Whether a key-signing key is one that the parent is to trust.
+    pub fn is_synced(&self, key: &Key, now: u64) -> bool {
+        let is_past = |time: Option<u64>| time.is_some_and(|time| time <= now);
+        is_past(key.times.sync_publish) && !is_past(key.times.sync_delete)
+    }
+
+    /// Whether a key-signing key signs for as long as caches may have a DS record of it, and no longer.
+    pub fn is_leaving(&self, key: &Key, now: u64) -> bool {
+        let is_told = key.times.sync_delete.is_some_and(|time| time <= now);
+        is_told && key.role() == Role::KeySigning && key.times.state(now) == State::Signing
     }
 
     /// When the next key comes or goes.
@@ -70,6 +103,8 @@ pub struct Active<'k> {
     pub published: Vec<&'k Key>,
     /// Those that sign it.
     pub key_signing: Vec<&'k Key>,
+    /// Those that sign what the parent is told.
+    pub parent_signing: Vec<&'k Key>,
     /// Those that sign all else.
     pub zone_signing: Vec<&'k Key>,
     /// Those that the parent is to take (RFC 7344).
@@ -79,6 +114,10 @@ pub struct Active<'k> {
 impl Active<'_> {
     /// The keys that sign the sets of a type.
     pub(crate) fn signers(&self, rtype: Rtype) -> &[&Key] {
-        if is_of_keys(rtype) { &self.key_signing } else { &self.zone_signing }
+        match rtype {
+            Rtype::DNSKEY => &self.key_signing,
+            _ if is_for_parent(rtype) => &self.parent_signing,
+            _ => &self.zone_signing,
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `key.rs` | [`Key`]: one key, in the files that BIND's tools write, and its times |
 //! | `key_set.rs` | [`KeySet`]: the keys of a zone; [`Active`]: what each is for at some time |
+//! | `parent.rs` | [`Parent`]: what the servers of the parent have of the zone's DS records, and when keys end because of that |
 //! | `roll.rs` | the times of keys that take the place of others |
 //! | `wanted.rs` | what a signed zone has at a name: the sets of its source, the keys, the NSEC record |
 //! | `signature.rs` | makes RRSIG records, and says which are good for longer |
@@ -18,13 +19,15 @@ mod chain;
 mod hashed;
 mod key;
 mod key_set;
+mod parent;
 mod roll;
 mod sign;
 mod signature;
 mod wanted;
 
-pub use key::{Key, KeyError, KeyFiles, Role, State, Times};
+pub use key::{Algorithm, Key, KeyError, KeyFiles, RemoteSigner, Role, State, Times};
 pub use key_set::{Active, KeySet, NoKey};
-pub use roll::Needed;
+pub use parent::{AtParent, Parent, ParentChange, Said, Server, UNKNOWN_TTL};
+pub use roll::{Change, Needed};
 pub use sign::{DenialBy, Due, SignError, Signed, Signer, differing};
 pub use signature::Lifetimes;

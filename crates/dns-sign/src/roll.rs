@@ -1,6 +1,6 @@
 //! New keys in place of old ones, without a moment in which somebody cannot validate (RFC 7583).
 
-use crate::key::{Role, Times};
+use crate::key::{Algorithm, Key, Role, State, Times};
 use crate::key_set::KeySet;
 use crate::wanted::KEY_TTL;
 
@@ -28,7 +28,7 @@ impl Times {
     /// Those of a key and of the one that takes its place.
     ///
     /// A zone-signing key is published before it signs (RFC 7583, 3.2.1). A key-signing key signs beside the old one, until the parent
-    /// has its DS record and [`retired`](Times::retired) ends the old one (3.3.1).
+    /// has its DS record and [`retired`](KeySet::retired) ends the old one (3.3.1).
     #[must_use]
     pub fn roll(self, role: Role, now: u64) -> (Times, Times) {
         let seen = Some(now + KEYS_SEEN);
@@ -39,12 +39,6 @@ impl Times {
             }
             Role::KeySigning => (Times { sync_delete: seen, ..self }, Times::first(now)),
         }
-    }
-
-    /// Those of a key-signing key that no DS record of the parent leads to any more.
-    #[must_use]
-    pub fn retired(self, now: u64) -> Times {
-        Times { inactive: Some(now), delete: Some(now), ..self }
     }
 }
 
@@ -59,7 +53,7 @@ pub enum Needed {
     ZoneSigning,
     /// No other key-signing key has been there for long enough.
     #[error(
-        "no other key-signing key of its algorithm has been told to the parent: roll it first, and wait until the parent has the new DS record"
+        "no other key-signing key has been told to the parent: roll it first, and wait until the parent has the new DS record"
     )]
     Only,
 }
@@ -75,7 +69,90 @@ impl KeySet {
             return Err(Needed::ZoneSigning);
         }
         let active = self.at(now).map_err(|_| Needed::Only)?;
-        let follows = |other: &&crate::Key| other.tag() != tag && other.algorithm() == key.algorithm();
+        let follows = |other: &&Key| (other.tag(), other.algorithm()) != (tag, key.algorithm());
         if active.synced.iter().any(follows) { Ok(()) } else { Err(Needed::Only) }
     }
+
+    /// The keys that end with a key-signing key that no DS record of the parent leads to any more, and their new times.
+    ///
+    /// Another one of its algorithm goes on: then it ends alone. If it signed all, it stays in the DNSKEY set until nobody has its signatures
+    /// any more: those of the other key have been there since that one came. Without another one the algorithm ends with it: its keys leave
+    /// the DNSKEY set, and their signatures stay for as long as caches may have that set (RFC 6781, 4.1.4).
+    #[must_use]
+    pub fn retired<'k>(&'k self, old: &'k Key, now: u64) -> Vec<(&'k Key, Times)> {
+        let is_other = |other: &&Key| (other.tag(), other.algorithm()) != (old.tag(), old.algorithm());
+        let signing =
+            |other: &&Key| other.role() == Role::KeySigning && other.times.state(now) == State::Signing;
+        let others = || self.keys().iter().filter(is_other).filter(signing);
+        if others().any(|other| other.algorithm() == old.algorithm()) {
+            let alone_since = others().filter_map(|other| other.times.activate).max().unwrap_or(0);
+            let gone = if self.signs_all(old, now) { alone_since + SIGNATURES_GONE } else { now };
+            return vec![(old, Times { inactive: Some(now), delete: Some(now.max(gone)), ..old.times })];
+        }
+        let of_algorithm = self.keys().iter().filter(|key| key.algorithm() == old.algorithm());
+        let end = |key: &'k Key| {
+            let inactive = key.times.inactive.filter(|time| *time <= now).unwrap_or(now + KEYS_SEEN);
+            (key, Times { inactive: Some(inactive), delete: Some(now), ..key.times })
+        };
+        of_algorithm.filter(|key| key.times.state(now) != State::Removed).map(end).collect()
+    }
+
+    /// What begins now to bring the keys of a zone to another algorithm; `None` if nothing does: they have it, or keys are being replaced.
+    ///
+    /// The conservative way (RFC 6781, 4.1.4): first the signatures, when those are everywhere the keys, when those are everywhere the DS
+    /// record. What then follows is [`retired`](KeySet::retired).
+    pub fn to_algorithm(&self, to: Algorithm, now: u64) -> Option<Change<'_>> {
+        let live = || self.keys().iter().filter(|key| key.times.state(now) != State::Removed);
+        let is_new = |key: &&Key| key.algorithm() == to.number();
+        let key_signing = |key: &&Key| key.role() == Role::KeySigning;
+        // A change that a crash has interrupted goes on: the key-signing key is drawn last but for the end of the old ones.
+        if let Some(new) = live().filter(is_new).find(key_signing) {
+            let sync_delete = new.times.sync_publish.unwrap_or(now).max(now);
+            let leaving = live().filter(|key| !is_new(key)).filter(key_signing);
+            let leaving = leaving
+                .filter(|key| key.times.sync_delete.is_none() && key.times.state(now) == State::Signing);
+            let timed: Vec<_> =
+                leaving.map(|key| (key, Times { sync_delete: Some(sync_delete), ..key.times })).collect();
+            return Some(Change { drawn: Vec::new(), timed }).filter(|change| !change.timed.is_empty());
+        }
+        let old = || live().filter(|key| !is_new(key));
+        let is_at_rest = |key: &Key| {
+            let Times { inactive, delete, sync_delete, .. } = key.times;
+            key.times.state(now) == State::Signing && [inactive, delete, sync_delete] == [None; 3]
+        };
+        let alone = |role| old().filter(move |key| key.role() == role).count() <= 1;
+        if old().next().is_none()
+            || !old().all(is_at_rest)
+            || !alone(Role::KeySigning)
+            || !alone(Role::ZoneSigning)
+        {
+            return None;
+        }
+        let publish = now + SIGNATURES_GONE;
+        let zone_signing = Times { publish: Some(publish), ..Times::beginning(now) };
+        let sync = Some(publish + KEYS_SEEN);
+        let mut drawn = Vec::new();
+        let mut timed = Vec::new();
+        // A zone-signing key that a crash has left alone gets the times of the other one.
+        match live().find(is_new) {
+            Some(left) => timed.push((left, zone_signing)),
+            None if old().any(|key| key.role() == Role::ZoneSigning) => {
+                drawn.push((Role::ZoneSigning, zone_signing))
+            }
+            None => {}
+        }
+        drawn.push((Role::KeySigning, Times { sync_publish: sync, ..zone_signing }));
+        let leaving = old().filter(key_signing);
+        timed.extend(leaving.map(|key| (key, Times { sync_delete: sync, ..key.times })));
+        Some(Change { drawn, timed })
+    }
+}
+
+/// The begin of a change of keys.
+#[derive(Debug)]
+pub struct Change<'k> {
+    /// Keys to be drawn, in this order, with their times.
+    pub drawn: Vec<(Role, Times)>,
+    /// Keys that get other times, behind that.
+    pub timed: Vec<(&'k Key, Times)>,
 }

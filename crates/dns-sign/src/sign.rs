@@ -12,7 +12,7 @@ use crate::chain::{name_of, next_of, relinked};
 use crate::hashed::{self, Link, PARAMETERS, is_hashed, owner_of};
 use crate::key_set::Active;
 use crate::signature::{Lifetimes, Pen};
-use crate::wanted::{Linked, Set, hashed_types, is_linked, is_made, sets_at};
+use crate::wanted::{Linked, Set, csync_serial, hashed_types, is_linked, is_made, sets_at};
 
 /// Why a zone cannot be signed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,8 +30,8 @@ pub enum SignError {
     /// The hashes of names are longer than their zone's name leaves room for.
     #[error("the name of the zone is too long for NSEC3 records")]
     Origin,
-    /// The library could not sign.
-    #[error("the cryptographic library could not sign")]
+    /// A key could not sign.
+    #[error("the cryptographic library or a token could not sign")]
     Crypto,
 }
 
@@ -68,6 +68,7 @@ pub enum DenialBy {
 pub struct Signer<'k> {
     pen: Pen<'k>,
     denial: DenialBy,
+    has_csync: bool,
 }
 
 impl<'k> Signer<'k> {
@@ -79,7 +80,13 @@ impl<'k> Signer<'k> {
         lifetimes: Lifetimes,
         denial: DenialBy,
     ) -> Signer<'k> {
-        Signer { pen: Pen { keys, origin, now: now as u32, lifetimes }, denial }
+        Signer { pen: Pen { keys, origin, now: now as u32, lifetimes }, denial, has_csync: false }
+    }
+
+    /// The same that has a CSYNC record in the zone or not: with it the parent copies name servers and their addresses (RFC 7477).
+    #[must_use]
+    pub fn with_csync(self, has_csync: bool) -> Signer<'k> {
+        Signer { has_csync, ..self }
     }
 
     /// Signs a zone that was not signed before. `seed` keys the hashes of the result.
@@ -101,14 +108,14 @@ impl<'k> Signer<'k> {
             let mut linked = source.in_canonical_order(is_linked).peekable();
             while let Some(node) = linked.next() {
                 let next = linked.peek().map_or(source.origin(), |next| name_of(*next));
-                let sets = self.wanted(source, node, Some(Linked::Nsec(next)), serial);
+                let sets = self.wanted(source, node, Some(Linked::Nsec(next)), (serial, serial));
                 sets.iter().try_for_each(|set| add(name_of(node), set))?;
             }
         }
         let mut hashes = BTreeMap::new();
         for node in source.nodes().filter(|node| self.denial == DenialBy::Nsec3 || !is_linked(*node)) {
             let linked = Some(Linked::Nsec3).filter(|_| is_linked(node));
-            let sets = self.wanted(source, node, linked, serial);
+            let sets = self.wanted(source, node, linked, (serial, serial));
             sets.iter().try_for_each(|set| add(name_of(node), set))?;
             if self.denial == DenialBy::Nsec3 && is_hashed(node) {
                 hashes.insert(PARAMETERS.hash(name_of(node)), hashed_types(&sets));
@@ -206,7 +213,7 @@ impl<'k> Signer<'k> {
         }
         let types = |node: Node<'_>| {
             let linked = Some(Linked::Nsec3).filter(|_| is_linked(node));
-            hashed_types(&self.wanted(source, node, linked, 0))
+            hashed_types(&self.wanted(source, node, linked, (0, 0)))
         };
         let links = hashed::relinked(held, source, names, types).into_iter().map(|(hash, link)| {
             let owner = owner_of(&hash, source.origin()).map_err(|_| SignError::Origin)?;
@@ -232,7 +239,10 @@ impl<'k> Signer<'k> {
             Links::Nsec(_) => next.as_ref().map(|next| Linked::Nsec(next.as_name())),
             Links::Nsec3 { .. } => Some(Linked::Nsec3),
         };
-        let of_source = |node| self.wanted(source, node, linked.filter(|_| is_linked(node)), serial);
+        let is_apex = self.has_csync && name.as_name() == held.origin();
+        let csync = is_apex.then(|| csync_serial(held, source)).flatten();
+        let serials = (serial, csync.unwrap_or(serial));
+        let of_source = |node| self.wanted(source, node, linked.filter(|_| is_linked(node)), serials);
         let mut sets = node.map(of_source).unwrap_or_default();
         if let Links::Nsec3 { records, goes_on } = links {
             let held = || find(held).and_then(Set::held_nsec3).filter(|_| *goes_on);
@@ -241,8 +251,16 @@ impl<'k> Signer<'k> {
         sets
     }
 
-    fn wanted(&self, source: &Zone, node: Node<'_>, linked: Option<Linked<'_>>, serial: u32) -> Vec<Set> {
-        let mut sets = sets_at(node, linked, source, self.pen.keys);
+    /// What a name is to have. The serials are those of the SOA and of the CSYNC record.
+    fn wanted(
+        &self,
+        source: &Zone,
+        node: Node<'_>,
+        linked: Option<Linked<'_>>,
+        (serial, csync): (u32, u32),
+    ) -> Vec<Set> {
+        let csync = Some(csync).filter(|_| self.has_csync);
+        let mut sets = sets_at(node, linked, source, self.pen.keys, csync);
         for set in sets.iter_mut().filter(|set| set.rtype == Rtype::SOA) {
             for record in &mut set.records {
                 let at = record.len() - 20; // Five numbers end a SOA, and the serial is the first.

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
 use super::*;
-use crate::key::{Key, KeyError, KeyFiles, Role, State, Times};
+use crate::key::{Algorithm, Key, KeyError, KeyFiles, Role, State, Times};
 use crate::key_set::KeySet;
 use crate::roll::Needed;
 
@@ -21,7 +21,11 @@ fn wire(text: &str) -> Vec<u8> {
 }
 
 fn key(role: Role, times: Times) -> Key {
-    let files = KeyFiles::generate(name("example.").as_name(), role, times).unwrap();
+    key_of(Algorithm::default(), role, times)
+}
+
+fn key_of(algorithm: Algorithm, role: Role, times: Times) -> Key {
+    let files = KeyFiles::generate_by(algorithm, name("example.").as_name(), role, times).unwrap();
     Key::read(name("example.").as_name(), &files.public, &files.private).unwrap()
 }
 
@@ -370,8 +374,120 @@ fn a_key_signing_key_signs_beside_the_old_one_until_that_is_retired() {
         [(Signing, false), (Signing, true)],
     ];
     assert_eq!(states(Role::KeySigning), expected);
-    let (old, _) = Times::first(NOW).roll(Role::KeySigning, NOW + DAY);
-    assert_eq!(old.retired(NOW + 9 * DAY).state(NOW + 9 * DAY), Removed);
+}
+
+#[test]
+fn a_key_that_signed_all_stays_published_until_its_signatures_are_gone() {
+    use State::*;
+    let (old, new) = Times::first(NOW).roll(Role::KeySigning, NOW + DAY);
+    let days = |others: Vec<crate::Key>| {
+        let keys = KeySet::new(
+            [key(Role::KeySigning, old), key(Role::KeySigning, new)].into_iter().chain(others).collect(),
+        );
+        let old = keys.keys().iter().find(|key| key.times == old).unwrap();
+        let [(_, times)] = keys.retired(old, NOW + 2 * DAY)[..] else { panic!() };
+        [2, 8, 9].map(|day| times.state(NOW + day * DAY))
+    };
+    assert_eq!(days(Vec::new()), [Retired, Retired, Removed]);
+    let zone_signing = key(Role::ZoneSigning, Times::first(NOW));
+    assert_eq!(
+        days(vec![zone_signing]),
+        [Removed; 3],
+        "its signatures are those of keys, and go with the set"
+    );
+}
+
+/// The keys of a zone that goes from ECDSAP256SHA256 to ED25519 since `NOW`, which began with keys of these roles.
+fn changing(roles: &[Role]) -> KeySet {
+    let old = KeySet::new(roles.iter().map(|role| key(*role, Times::first(NOW - DAY))).collect());
+    let change = old.to_algorithm(Algorithm::Ed25519, NOW).unwrap();
+    let drawn = change.drawn.iter().map(|(role, times)| key_of(Algorithm::Ed25519, *role, *times));
+    let mut keys: Vec<Key> = drawn.collect();
+    let timed: Vec<(u16, Times)> = change.timed.iter().map(|(key, times)| (key.tag(), *times)).collect();
+    let mut left = old.into_keys();
+    timed
+        .iter()
+        .for_each(|(tag, times)| left.iter_mut().find(|key| key.tag() == *tag).unwrap().times = *times);
+    keys.extend(left);
+    KeySet::new(keys)
+}
+
+/// The algorithms of the DNSKEY set, of its signatures, of those of CDS, of those of all else, and of the CDS records.
+fn algorithms(keys: &KeySet, now: u64) -> [Vec<u8>; 5] {
+    let active = keys.at(now).unwrap();
+    let Active { published, key_signing, parent_signing, zone_signing, synced } = &active;
+    [published, key_signing, parent_signing, zone_signing, synced].map(|keys| {
+        let mut numbers: Vec<u8> = keys.iter().map(|key| key.algorithm()).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
+    })
+}
+
+#[test]
+fn a_change_of_algorithm_goes_by_signatures_keys_and_ds_and_back_by_keys_and_signatures() {
+    for roles in [&[Role::KeySigning][..], &[Role::KeySigning, Role::ZoneSigning]] {
+        let keys = changing(roles);
+        let [old, new, both] = [vec![13], vec![15], vec![13, 15]];
+        let signatures = [old.clone(), old.clone(), both.clone(), both.clone(), old.clone()];
+        assert_eq!(algorithms(&keys, NOW), signatures, "{roles:?}");
+        assert_eq!(algorithms(&keys, NOW + 8 * DAY - 1), signatures);
+        let published = [both.clone(), both.clone(), both.clone(), both.clone(), old.clone()];
+        assert_eq!(algorithms(&keys, NOW + 8 * DAY), published);
+        let told = [both.clone(), both.clone(), both.clone(), both.clone(), new.clone()];
+        assert_eq!(algorithms(&keys, NOW + 8 * DAY + 7200), told);
+        let leaving = keys.keys().iter().find(|key| keys.is_leaving(key, NOW + 9 * DAY)).unwrap();
+        assert_eq!(leaving.algorithm(), 13);
+
+        let retired: Vec<(u16, Times)> =
+            keys.retired(leaving, NOW + 9 * DAY).iter().map(|(key, times)| (key.tag(), *times)).collect();
+        assert_eq!(retired.len(), roles.len());
+        let mut left = keys.into_keys();
+        retired
+            .iter()
+            .for_each(|(tag, times)| left.iter_mut().find(|key| key.tag() == *tag).unwrap().times = *times);
+        let keys = KeySet::new(left);
+        let unpublished = [new.clone(), new.clone(), both.clone(), both.clone(), new.clone()];
+        assert_eq!(algorithms(&keys, NOW + 9 * DAY), unpublished);
+        assert_eq!(algorithms(&keys, NOW + 9 * DAY + 7199), unpublished);
+        assert_eq!(algorithms(&keys, NOW + 9 * DAY + 7200), [0; 5].map(|_| new.clone()));
+    }
+}
+
+#[test]
+fn a_change_of_algorithm_begins_once_and_not_while_keys_are_replaced() {
+    let begins = |keys: &KeySet| keys.to_algorithm(Algorithm::Ed25519, NOW).is_some();
+    let changing = changing(&[Role::KeySigning, Role::ZoneSigning]);
+    assert!(!begins(&changing), "it is under way");
+    assert!(!begins(&KeySet::new(vec![key_of(Algorithm::Ed25519, Role::KeySigning, Times::first(NOW))])));
+    assert!(!begins(&KeySet::default()), "there is nothing to change");
+    for role in [Role::KeySigning, Role::ZoneSigning] {
+        let (old, new) = Times::first(NOW - DAY).roll(role, NOW - 60);
+        let other = if role == Role::KeySigning { Role::ZoneSigning } else { Role::KeySigning };
+        let keys = KeySet::new(vec![key(role, old), key(role, new), key(other, Times::first(NOW - DAY))]);
+        assert!(!begins(&keys), "{role:?}");
+    }
+}
+
+#[test]
+fn a_change_of_algorithm_goes_on_after_a_crash() {
+    let first = Times::first(NOW - DAY);
+    let old = || [key(Role::KeySigning, first), key(Role::ZoneSigning, first)];
+    let whole = KeySet::new(old().into());
+    let [(_, zone_signing), (_, key_signing)] =
+        whole.to_algorithm(Algorithm::Ed25519, NOW).unwrap().drawn[..]
+    else {
+        panic!()
+    };
+    let left = |keys: Vec<Key>| KeySet::new(old().into_iter().chain(keys).collect());
+    let zsk = || key_of(Algorithm::Ed25519, Role::ZoneSigning, zone_signing);
+    let keys = left(vec![zsk()]);
+    let change = keys.to_algorithm(Algorithm::Ed25519, NOW + DAY).unwrap();
+    assert_eq!((change.drawn.len(), change.drawn[0].0, change.timed.len()), (1, Role::KeySigning, 2));
+    let keys = left(vec![zsk(), key_of(Algorithm::Ed25519, Role::KeySigning, key_signing)]);
+    let change = keys.to_algorithm(Algorithm::Ed25519, NOW + DAY).unwrap();
+    let [(key, times)] = change.timed[..] else { panic!() };
+    assert_eq!((key.algorithm(), times.sync_delete), (13, key_signing.sync_publish));
 }
 
 #[test]
@@ -394,7 +510,7 @@ fn a_key_is_not_retired_before_the_parent_is_told_of_another_one() {
 #[test]
 fn the_times_of_a_key_are_written_in_place_of_those_that_it_had() {
     let files = KeyFiles::generate(name("example.").as_name(), Role::KeySigning, Times::first(NOW)).unwrap();
-    let times = Times::first(NOW).retired(NOW + DAY);
+    let times = Times { inactive: Some(NOW + DAY), delete: Some(NOW + DAY), ..Times::first(NOW) };
     let private = times.written_into(&files.private);
     let read = Key::read(name("example.").as_name(), &files.public, &private).unwrap();
     assert_eq!(read.times, times);
@@ -416,6 +532,58 @@ fn files_that_are_not_of_a_key_of_the_zone_are_refused() {
     assert_eq!(read("; nothing\n", &good.private), Some(KeyError::Public));
     assert_eq!(read(&good.public, "Algorithm: 13"), Some(KeyError::Private));
     assert_eq!(read(&good.public, &good.private.replace("Publish: 2", "Publish: x")), Some(KeyError::Time));
+}
+
+#[test]
+fn the_serial_of_csync_is_that_of_the_last_change_of_what_the_parent_copies() {
+    let keys = keys();
+    at(&keys, NOW, |signer| {
+        let signer = signer.with_csync(true);
+        let first = zone(7, &[("ns.example.", Rtype::A)]);
+        let mut held = signer.sign(&first, 8, 5).unwrap();
+        let mut step = |records: &[(&str, Rtype)]| {
+            let source = zone(7, records);
+            let next = signer.follow(&held, &source, &differing(&held, &source)).unwrap();
+            held = next.map_or_else(|| held.clone(), |next| next.changed.zone);
+            let csync = held.apex().rrset(Rtype::CSYNC).unwrap();
+            let rdata = csync.records().next().unwrap().to_vec();
+            // Immediate and soaminimum; A, NS and AAAA.
+            assert_eq!((csync.count(), &rdata[4..]), (1, &[0, 3, 0, 4, 0x60, 0, 0, 8][..]));
+            let numbers = (u32::from_be_bytes(*rdata.first_chunk().unwrap()), held.serial());
+            assert!(signer.follow(&held, &source, &[]).unwrap().is_none(), "it is settled");
+            signed(&held, &keys);
+            numbers
+        };
+        assert_eq!(step(&[("ns.example.", Rtype::A)]), (8, 8));
+        assert_eq!(step(&[("ns.example.", Rtype::A), ("host.example.", Rtype::A)]), (8, 9));
+        assert_eq!(step(&[("host.example.", Rtype::A)]), (10, 10), "the server's address");
+        assert_eq!(step(&[("host.example.", Rtype::A), ("example.", Rtype::NS)]), (11, 11), "the servers");
+        assert_eq!(step(&[("example.", Rtype::NS)]), (12, 12), "the second server's address");
+    });
+}
+
+#[test]
+fn a_csync_record_of_the_zones_owner_counts_and_one_that_is_not_wanted_goes() {
+    let keys = keys();
+    at(&keys, NOW, |signer| {
+        let own = [0, 0, 0, 9, 0, 1, 0, 1, 0x20];
+        let mut builder = builder(7);
+        builder.add(name("example.").as_name(), 60, Rtype::CSYNC, &own).unwrap();
+        let source = builder.finish().unwrap();
+        let held = signer.with_csync(true).sign(&source, 8, 5).unwrap();
+        let of = |zone: &Zone| -> Vec<Vec<u8>> {
+            zone.apex()
+                .rrset(Rtype::CSYNC)
+                .into_iter()
+                .flat_map(|set| set.records().map(<[u8]>::to_vec))
+                .collect()
+        };
+        assert_eq!(of(&held), [own.to_vec()]);
+        let next = signer.with_csync(true).follow(&held, &zone(7, &[]), &[]).unwrap().unwrap().changed.zone;
+        assert_eq!(of(&next)[0][..6], [0, 0, 0, 9, 0, 3], "its serial is that of the version");
+        let next = signer.follow(&next, &zone(7, &[]), &[]).unwrap().unwrap().changed.zone;
+        assert_eq!(of(&next), Vec::<Vec<u8>>::new());
+    });
 }
 
 /// Names near each other, so that cuts, redirections, wildcards and empty non-terminals meet.

@@ -1,5 +1,7 @@
 //! What a signed zone has at a name.
 
+use std::collections::BTreeSet;
+
 use dns_wire::name::NAME_LEN_MAX;
 use dns_wire::{Name, Rtype};
 use dns_zone::{Node, Rrset, Zone};
@@ -63,18 +65,25 @@ pub(crate) enum Linked<'n> {
     Nsec3,
 }
 
-/// What a name of a source has in the signed zone, apart from signatures and the NSEC3 records of hashes.
+/// What a name of a source has in the signed zone, apart from signatures and the NSEC3 records of hashes. `csync` is the serial of the apex's
+/// CSYNC record, if it is to have one.
 pub(crate) fn sets_at(
     node: Node<'_>,
     linked: Option<Linked<'_>>,
     source: &Zone,
     keys: &Active<'_>,
+    csync: Option<u32>,
 ) -> Vec<Set> {
     let is_authoritative = |rtype| linked.is_some() && (!node.is_cut() || rtype == Rtype::DS);
     let own = node.rrsets().filter(|set| !is_made(set.rtype()));
     let mut sets: Vec<Set> = own.map(|set| Set::of(set, is_authoritative(set.rtype()))).collect();
     if node.parent().is_none() {
         add_keys(&mut sets, source.origin(), keys);
+        // One alone may be there (RFC 7477, 2.1), and that of the zone's owner counts.
+        if let Some(serial) = csync.filter(|_| sets.iter().all(|set| set.rtype != Rtype::CSYNC)) {
+            let records = vec![csync_data(serial)];
+            sets.push(Set { rtype: Rtype::CSYNC, ttl: KEY_TTL, records, is_signed: true });
+        }
         if linked == Some(Linked::Nsec3) {
             let records = vec![PARAMETERS_DATA.to_vec()];
             sets.push(Set { rtype: Rtype::NSEC3PARAM, ttl: 0, records, is_signed: true });
@@ -112,6 +121,44 @@ fn add_keys(sets: &mut Vec<Set>, origin: Name<'_>, keys: &Active<'_>) {
         add(Rtype::CDS, key.ds(origin));
         add(Rtype::CDNSKEY, key.dnskey().to_vec());
     }
+}
+
+/// The types of which the parent is to have copies (RFC 7477, 2.1.2): the name servers, and the addresses of those in the zone.
+const COPIED: [Rtype; 3] = [Rtype::NS, Rtype::A, Rtype::AAAA];
+
+/// RFC 7477, 2.1. The parent may take the records at once, without asking anybody (`immediate`), and from a server whose zone has this serial or
+/// a later one (`soaminimum`): another one may have the records of before.
+fn csync_data(serial: u32) -> Vec<u8> {
+    const IMMEDIATE: u16 = 1;
+    const SOA_MINIMUM: u16 = 2;
+    let mut rdata = [&serial.to_be_bytes()[..], &(IMMEDIATE | SOA_MINIMUM).to_be_bytes()].concat();
+    push_bit_maps(&mut rdata, COPIED.to_vec());
+    rdata
+}
+
+/// The serial of the CSYNC record that a signed zone has, if that is one of ours, and its parent is to copy nothing else since then.
+pub(crate) fn csync_serial(held: &Zone, source: &Zone) -> Option<u32> {
+    let rdata = held.apex().rrset(Rtype::CSYNC)?.records().next()?;
+    let serial = u32::from_be_bytes(*rdata.first_chunk()?);
+    (rdata == csync_data(serial) && copied_of(held) == copied_of(source)).then_some(serial)
+}
+
+/// What the parent copies of a zone.
+fn copied_of(zone: &Zone) -> BTreeSet<(Vec<u8>, u16, Vec<u8>)> {
+    let servers = zone.apex().rrset(Rtype::NS).into_iter().flat_map(|set| set.records().map(<[u8]>::to_vec));
+    let servers: Vec<Vec<u8>> = servers.map(|name| name.to_ascii_lowercase()).collect();
+    let sets_of = |server: &Vec<u8>| {
+        let sets = zone.find(server).into_iter().flat_map(Node::rrsets);
+        let sets = sets.filter(|set| [Rtype::A, Rtype::AAAA].contains(&set.rtype()));
+        let records = |set: Rrset<'_>| {
+            let record = |rdata: &[u8]| (server.clone(), set.rtype().0, rdata.to_vec());
+            set.records().map(record).collect::<Vec<_>>()
+        };
+        sets.flat_map(records).collect::<Vec<_>>()
+    };
+    let addresses: Vec<_> = servers.iter().flat_map(sets_of).collect();
+    let names = servers.into_iter().map(|server| (server, Rtype::NS.0, Vec::new()));
+    names.chain(addresses).collect()
 }
 
 /// RFC 4034, 4.1. The next name is in lower case, as its case is signed (RFC 6840, 5.1).

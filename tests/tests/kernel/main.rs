@@ -25,6 +25,7 @@ mod query_log;
 mod reload;
 mod resolver;
 mod serving;
+mod signing;
 mod tcp;
 mod top;
 mod updates;

@@ -18,6 +18,7 @@ mod resolver;
 mod secondary;
 mod serving;
 mod signing;
+mod signing_algorithm;
 mod sources;
 mod stack;
 mod transfers;

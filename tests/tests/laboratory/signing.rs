@@ -10,8 +10,8 @@ use tests::VersionedZone;
 use crate::transfers::{KEY, ORIGIN, Primary};
 
 /// A server that signs a zone, and NSD behind it.
-struct Signer {
-    primary: Primary,
+pub(crate) struct Signer {
+    pub(crate) primary: Primary,
     zone: VersionedZone,
     /// A zone beside it, which is not signed.
     other: VersionedZone,
@@ -19,7 +19,7 @@ struct Signer {
 }
 
 impl Signer {
-    fn start(device: Device) -> Option<Signer> {
+    pub(crate) fn start(device: Device) -> Option<Signer> {
         Signer::start_with(device, "")
     }
 
@@ -56,7 +56,7 @@ impl Signer {
     }
 
     /// The data of the apex's records of a type, in order.
-    fn at_apex(&self, rtype: &str) -> Vec<String> {
+    pub(crate) fn at_apex(&self, rtype: &str) -> Vec<String> {
         let words = [&format!("@{SERVER_V4}"), ORIGIN, rtype, "+short"];
         let text = self.primary.lab.run_in(Side::Client, "kdig", &words).unwrap();
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -79,7 +79,7 @@ impl Signer {
     }
 
     /// Runs `sidestep dns key`; `Err` has what it says on stderr.
-    fn key_command(&self, words: &[&str]) -> Result<(), String> {
+    pub(crate) fn key_command(&self, words: &[&str]) -> Result<(), String> {
         let config = self.primary.directory.path().join("sidestep.toml").display().to_string();
         let output = tests::command(&[&["dns", "key"], words, &["--config", &config]].concat());
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -104,7 +104,7 @@ impl Signer {
         self.primary.kill_and_restart(self.device, &unsigned(&self.other));
     }
 
-    fn reload(&mut self) {
+    pub(crate) fn reload(&mut self) {
         self.primary.server.process.signal(Signal::HUP);
         self.primary.server.process.wait_for_line("reloaded", crate::PATIENCE).unwrap();
     }

@@ -85,7 +85,8 @@ impl Primary {
         let deadline = Instant::now() + PATIENCE;
         while self.serial_at(CLIENT_V4).as_deref() != Some(serial) {
             let secondary = self.secondary.as_ref().map(Child::output);
-            assert!(Instant::now() < deadline, "no serial {serial}: {secondary:?}");
+            let primary = || self.server.process.output();
+            assert!(Instant::now() < deadline, "no serial {serial}: {secondary:?}\n{}", primary());
             thread::sleep(std::time::Duration::from_millis(100));
         }
     }

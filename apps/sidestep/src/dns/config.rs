@@ -10,7 +10,8 @@ use device_dpdk::{DpdkOptions, PortName};
 use dns_auth::Settings;
 use dns_lines::PrefixError;
 use dns_server::TcpLimits;
-use dns_sign::DenialBy;
+use dns_sign::{Algorithm, DenialBy};
+use dns_token::{KeyUri, UriError};
 use dns_wire::NameBuf;
 use steering::ListenAddress;
 use thiserror::Error;
@@ -39,8 +40,14 @@ pub(crate) enum ConfigError {
     #[error("{option}: {value:?} is not {expected}")]
     Form { option: &'static str, value: String, expected: &'static str },
     /// Keys for a zone that is not to be signed.
-    #[error("zone {}: keys, new-keys and nsec3 have no use without dnssec = true", .0.display())]
+    #[error("zone {}: keys, new-keys, key-uri, algorithm, parent, csync and nsec3 have no use without dnssec = true", .0.display())]
     KeysUnused(PathBuf),
+    /// A URI of a key that is none.
+    #[error("zone.key-uri: {0}")]
+    KeyUri(UriError),
+    /// Two ways to come to keys.
+    #[error("zone {}: algorithm and key-uri do not go together: keys in tokens are made there", .0.display())]
+    AlgorithmOfToken(PathBuf),
     /// A name that two pools have.
     #[error("pool.names: {value} is in pool {} and in pool {}: remove it from one of them", pools[0], pools[1])]
     InTwoPools { value: String, pools: [String; 2] },
@@ -117,6 +124,14 @@ pub(crate) struct ZoneSpec {
     pub(crate) keys: Option<PathBuf>,
     /// Whether a key is made if there is none.
     pub(crate) makes_keys: bool,
+    /// The key in a token that is its first one, or the next one of a roll-over.
+    pub(crate) key_uri: Option<KeyUri>,
+    /// The algorithm that its keys are to have; `None` if that of the keys that are there is right.
+    pub(crate) algorithm: Option<Algorithm>,
+    /// Whether the parent is to copy its name servers and their addresses.
+    pub(crate) has_csync: bool,
+    /// The servers of the parent, which are asked for its DS records.
+    pub(crate) parent: Vec<SocketAddr>,
     /// What it is denied by then.
     pub(crate) denial: DenialBy,
     /// What lines have in it.
@@ -126,8 +141,18 @@ pub(crate) struct ZoneSpec {
 impl ZoneSpec {
     /// A zone of this file, as whoever says no more wants it.
     pub(crate) fn of(file: PathBuf) -> ZoneSpec {
-        let (origin, keys, denial, lines) = (None, None, DenialBy::default(), Vec::new());
-        ZoneSpec { file, origin, keys, makes_keys: true, denial, lines }
+        ZoneSpec {
+            file,
+            origin: None,
+            keys: None,
+            makes_keys: true,
+            key_uri: None,
+            algorithm: None,
+            has_csync: false,
+            parent: Vec::new(),
+            denial: DenialBy::default(),
+            lines: Vec::new(),
+        }
     }
 }
 
@@ -184,7 +209,25 @@ impl Config {
             let keys = keys_directory(table, &file, &directory)?;
             let denial = if table.nsec3 { DenialBy::Nsec3 } else { DenialBy::Nsec };
             let (makes_keys, lines) = (table.new_keys.unwrap_or(true), lines.of_zone(table, &directory)?);
-            let spec = ZoneSpec { file, origin, keys, makes_keys, denial, lines };
+            let parent = servers_of_parent(&table.parent)?;
+            let algorithm = table.algorithm.as_deref().map(parse_algorithm).transpose()?;
+            let key_uri =
+                table.key_uri.as_deref().map(KeyUri::parse).transpose().map_err(ConfigError::KeyUri)?;
+            if algorithm.is_some() && key_uri.is_some() {
+                return Err(ConfigError::AlgorithmOfToken(table.file.clone()).into());
+            }
+            let spec = ZoneSpec {
+                file,
+                origin,
+                keys,
+                makes_keys,
+                key_uri,
+                algorithm,
+                has_csync: table.csync,
+                parent,
+                denial,
+                lines,
+            };
             transfers.add_zone(&spec, table)?;
             zones.push(spec);
         }
@@ -308,12 +351,43 @@ pub(crate) fn parse_address(option: &'static str, text: &str, port: u16) -> Resu
     })
 }
 
-/// `[ORIGIN=]FILE`. A file whose name has a `=` needs its origin, or `./` in front.
+/// Whether a zone has options that only signing makes sense of.
+fn is_about_signing(table: &ZoneTable) -> bool {
+    table.nsec3
+        || table.csync
+        || table.new_keys.is_some()
+        || table.algorithm.is_some()
+        || table.key_uri.is_some()
+        || !table.parent.is_empty()
+}
+
+fn parse_algorithm(text: &str) -> Result<Algorithm, ConfigError> {
+    Algorithm::of_name(text).ok_or_else(|| ConfigError::Form {
+        option: "zone.algorithm",
+        value: text.to_owned(),
+        expected: "ECDSAP256SHA256, ECDSAP384SHA384 or ED25519",
+    })
+}
+
+/// The servers of a zone's parent.
+fn servers_of_parent(texts: &[String]) -> Result<Vec<SocketAddr>, ConfigError> {
+    const OPTION: &str = "zone.parent";
+    in_range(OPTION, texts.len() as u64, 0, 16)?;
+    let mut servers = Vec::new();
+    for text in texts {
+        let server = parse_address(OPTION, text, DEVICE_PORT)?;
+        if !servers.contains(&server) {
+            servers.push(server);
+        }
+    }
+    Ok(servers)
+}
+
 /// Where the keys of a zone are, if it is to be signed: beside its file, unless the user says otherwise.
 fn keys_directory(table: &ZoneTable, file: &Path, directory: &Path) -> Result<Option<PathBuf>, ConfigError> {
     let beside = || file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match (table.dnssec, &table.keys) {
-        (false, None) if !table.nsec3 && table.new_keys.is_none() => Ok(None),
+        (false, None) if !is_about_signing(table) => Ok(None),
         (false, _) => Err(ConfigError::KeysUnused(table.file.clone())),
         (true, keys) => {
             Ok(Some(keys.as_ref().map_or_else(|| beside().to_owned(), |keys| directory.join(keys))))
@@ -321,6 +395,7 @@ fn keys_directory(table: &ZoneTable, file: &Path, directory: &Path) -> Result<Op
     }
 }
 
+/// `[ORIGIN=]FILE`. A file whose name has a `=` needs its origin, or `./` in front.
 fn parse_zone(text: &str) -> Result<ZoneSpec, ConfigError> {
     match text.split_once('=') {
         Some((origin, file)) if !origin.contains('/') => {

@@ -204,6 +204,16 @@ pub(crate) struct ZoneTable {
     pub(crate) keys: Option<PathBuf>,
     /// Whether a key is made if there is none.
     pub(crate) new_keys: Option<bool>,
+    /// The key in a token that signs it.
+    pub(crate) key_uri: Option<String>,
+    /// The algorithm that its keys have, or are brought to.
+    pub(crate) algorithm: Option<String>,
+    /// Whether the parent is to copy its name servers.
+    #[serde(default)]
+    pub(crate) csync: bool,
+    /// Servers of the parent, which are asked for its DS records.
+    #[serde(default)]
+    pub(crate) parent: Vec<String>,
     /// Whether it is denied by NSEC3 records then.
     #[serde(default)]
     pub(crate) nsec3: bool,

@@ -14,6 +14,7 @@ use super::health::Health;
 use super::line_table::LoadedLines;
 use super::load::{Choice, Clients, Loaded, load_catalog};
 use super::orders::{Order, Orders};
+use super::parents::Outcome;
 use super::pools::Pools;
 use super::secondary::{Change, Publish};
 use super::updates::{Pending, Queue};
@@ -30,6 +31,8 @@ pub(crate) enum Event {
     Order(Order),
     /// Hosts are up or down, and were not.
     Health,
+    /// Servers of parents were asked.
+    Parents(Outcome),
     /// The zones of a configuration were loaded.
     Loaded(Box<(Config, Loaded)>),
 }

@@ -4,13 +4,43 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use dns_sign::{Key, KeyFiles, KeySet, Role, Times};
+use anyhow::{Context, bail};
+use dns_sign::{Algorithm, Key, KeyFiles, KeySet, Role, Times};
 use dns_wire::Name;
+use rustix::fs::{FlockOperation, flock};
 
 use super::journal;
 use super::privileges::{explain_denial, explain_write_denial};
+
+/// Keeps others from changing the keys of a directory, until it is dropped.
+///
+/// The server and `dns key` both read times, decide, and write: without it one would write over what the other has decided meanwhile.
+pub(super) struct Lock {
+    _directory: File,
+}
+
+/// Waits until nobody else changes keys there.
+pub(super) fn lock(directory: &Path) -> anyhow::Result<Lock> {
+    const PATIENCE: Duration = Duration::from_secs(5);
+    let began = Instant::now();
+    let shown = directory.display();
+    let file = File::open(directory).with_context(|| format!("opening the directory of keys {shown}"))?;
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(Lock { _directory: file }),
+            Err(rustix::io::Errno::WOULDBLOCK) if began.elapsed() > PATIENCE => {
+                bail!("another program holds the directory of keys {shown}: try again when that has ended")
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => thread::sleep(Duration::from_millis(10)),
+            Err(error) => {
+                return Err(error).with_context(|| format!("locking the directory of keys {shown}"));
+            }
+        }
+    }
+}
 
 /// All keys of a zone in a directory.
 pub(super) fn read(origin: Name<'_>, directory: &Path) -> anyhow::Result<KeySet> {
@@ -42,10 +72,15 @@ fn read_key(origin: Name<'_>, private: &Path) -> anyhow::Result<Key> {
 pub(super) fn generate(
     origin: Name<'_>,
     directory: &Path,
+    algorithm: Algorithm,
     role: Role,
     times: Times,
 ) -> anyhow::Result<PathBuf> {
-    let files = KeyFiles::generate(origin, role, times)?;
+    write(directory, &KeyFiles::generate_by(algorithm, origin, role, times)?)
+}
+
+/// Writes the files of a new key, and says where they are, apart from their endings.
+pub(super) fn write(directory: &Path, files: &KeyFiles) -> anyhow::Result<PathBuf> {
     let stem = directory.join(&files.stem);
     let write_all = || {
         fs::create_dir_all(directory)?;
@@ -57,18 +92,20 @@ pub(super) fn generate(
     Ok(stem)
 }
 
-/// Gives a key other times.
+/// Gives a key other times. Whoever has read the old ones holds the lock since then.
 pub(super) fn set_times(origin: Name<'_>, directory: &Path, key: &Key, times: Times) -> anyhow::Result<()> {
     let path = with_ending(&directory.join(key.file_stem(origin)), "private");
-    let replace = || {
-        let new = with_ending(&path, "new");
-        let text = times.written_into(&fs::read_to_string(&path)?);
-        let _ = fs::remove_file(&new); // What a crash has left.
-        write_new(&new, 0o600, &text, &path)?;
-        fs::rename(&new, &path)?;
-        journal::sync_directory(&path)
-    };
-    replace().with_context(|| format!("writing {}", path.display()))
+    let change = || replace(&path, 0o600, &times.written_into(&fs::read_to_string(&path)?), &path);
+    change().with_context(|| format!("writing {}", path.display()))
+}
+
+/// Writes a file in place of the one that is there: a crash leaves one of them, whole. It belongs to the owner of `like`.
+pub(super) fn replace(path: &Path, mode: u32, text: &str, like: &Path) -> io::Result<()> {
+    let new = with_ending(path, "new");
+    let _ = fs::remove_file(&new); // What a crash has left.
+    write_new(&new, mode, text, like)?;
+    fs::rename(&new, path)?;
+    journal::sync_directory(path)
 }
 
 /// Writes a file that is not there. Root gives it to the owner of `like`: the server that is to read it may run as another user.

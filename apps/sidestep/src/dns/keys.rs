@@ -1,22 +1,24 @@
 //! `sidestep dns keys` and `sidestep dns key`: the keys of zones that the server signs.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use dns_sign::{KeySet, Role, State, Times};
+use dns_sign::{Algorithm, AtParent, KeySet, Parent, Role, State, Times};
+use dns_token::KeyUri;
 use dns_wire::{NameBuf, Rtype};
 use humantime::format_rfc3339_seconds;
 use serde::Serialize;
 
 use super::config::{Config, parse_origin};
+use super::key_files::Lock;
 use super::options::Sources;
 use super::transfers::unix_time;
 use super::version::Version;
-use super::{key_files, load, signing};
+use super::{key_files, load, parents, signing, tokens};
 use crate::output::{complain, to_stdout};
 
 /// Show the keys of zones.
@@ -45,6 +47,7 @@ pub(crate) enum Key {
     ///
     /// A zone-signing key needs no more than this. A key-signing key, or one that signs all, signs beside the old one from now on: when the
     /// parent has the DS record of the new one, and the TTL of the old DS record is over, end the old one by `sidestep dns key retire`.
+    /// With `parent` in the configuration of the zone the server does that by itself.
     /// The server looks for changes every hour; SIGHUP makes it look at once.
     #[command(verbatim_doc_comment)]
     Roll {
@@ -78,8 +81,14 @@ struct SignedZone {
     origin: NameBuf,
     directory: PathBuf,
     keys: KeySet,
+    /// The key in a token that is the next one of a roll-over.
+    key_uri: Option<KeyUri>,
+    /// What the servers of the parent have said; `None` if nobody asks them.
+    parent: Option<Parent>,
     /// The DNSKEY records of the version that the server has made last; `None` before there is one.
     served: Option<Vec<Vec<u8>>>,
+    /// Held while keys are to change.
+    _lock: Option<Lock>,
 }
 
 impl SignedZone {
@@ -99,13 +108,19 @@ struct KeyReport {
     /// `zone`, `keys` or `all`.
     signs: &'static str,
     state: &'static str,
+    /// `not-told`, `told` or `has-ds`; for a key-signing key whose zone has `parent`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<&'static str>,
     /// What happens next, as the key's file has it, and when (RFC 3339).
     next: Option<(&'static str, String)>,
+    /// What it waits for at the parent.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    waits_for: Vec<String>,
 }
 
 /// Prints the keys of all zones that are signed, or of one.
 pub(crate) fn print(options: &Keys) -> anyhow::Result<ExitCode> {
-    let zones = signed_zones(&options.config, options.zone.as_deref())?;
+    let zones = signed_zones(&options.config, options.zone.as_deref(), false)?;
     let now = unix_time();
     to_stdout(|out| {
         if options.ds {
@@ -114,8 +129,8 @@ pub(crate) fn print(options: &Keys) -> anyhow::Result<ExitCode> {
         if !options.json {
             writeln!(
                 out,
-                "{:<32} {:>5} {:<16} {:<5} {:<9}  next",
-                "zone", "tag", "algorithm", "signs", "state"
+                "{:<32} {:>5} {:<16} {:<5} {:<9} {:<8}  next",
+                "zone", "tag", "algorithm", "signs", "state", "parent"
             )?;
         }
         for report in zones.iter().flat_map(|zone| reports(zone, now)) {
@@ -124,9 +139,13 @@ pub(crate) fn print(options: &Keys) -> anyhow::Result<ExitCode> {
                 writeln!(out)?;
                 continue;
             }
-            let KeyReport { zone, tag, algorithm, signs, state, next } = report;
+            let KeyReport { zone, tag, algorithm, signs, state, parent, next, waits_for } = report;
             let next = next.map(|(what, when)| format!("{what} {when}")).unwrap_or_default();
-            writeln!(out, "{zone:<32} {tag:>5} {algorithm:<16} {signs:<5} {state:<9}  {next}")?;
+            let parent = parent.unwrap_or("-");
+            let line =
+                format!("{zone:<32} {tag:>5} {algorithm:<16} {signs:<5} {state:<9} {parent:<8}  {next}");
+            writeln!(out, "{}", line.trim_end())?;
+            waits_for.iter().try_for_each(|what| writeln!(out, "    waits for {what}"))?;
         }
         Ok(())
     })?;
@@ -147,8 +166,48 @@ fn reports(zone: &SignedZone, now: u64) -> impl Iterator<Item = KeyReport> {
             State::Published | State::Signing if !zone.has(key) => "unseen",
             state => word_of(state),
         },
-        next: key.times.next(now).map(|(what, time)| (what, show_time(time))),
+        parent: zone.at_parent(key, now).map(word_at_parent),
+        next: zone.next(key, now).map(|(what, time)| (what, show_time(time))),
+        waits_for: zone.waits_for(key, now),
     })
+}
+
+impl SignedZone {
+    fn at_parent(&self, key: &dns_sign::Key, now: u64) -> Option<AtParent> {
+        let parent = self.parent.as_ref().filter(|_| key.role() == Role::KeySigning)?;
+        Some(parent.state_of(self.origin.as_name(), &self.keys, key, now))
+    }
+
+    /// What its file says that happens next, or what the parent lets happen.
+    fn next(&self, key: &dns_sign::Key, now: u64) -> Option<(&'static str, u64)> {
+        let end = || self.parent.as_ref()?.end_of(self.origin.as_name(), &self.keys, key, now);
+        key.times.next(now).or_else(|| end().map(|end| ("Inactive", end)))
+    }
+
+    /// Why a key is where it is: what servers of the parent lack.
+    fn waits_for(&self, key: &dns_sign::Key, now: u64) -> Vec<String> {
+        let Some(parent) = &self.parent else { return Vec::new() };
+        let is_leaving = self.keys.is_leaving(key, now);
+        if !is_leaving && self.at_parent(key, now) != Some(AtParent::Told) {
+            return Vec::new();
+        }
+        if parent.servers().is_empty() {
+            return vec!["the parent, which the server has not asked yet".to_owned()];
+        }
+        let problems = parent.servers().iter().filter_map(|server| {
+            let problem = server.problem.as_ref()?;
+            Some(format!("the server {} of the parent: {problem}", server.address))
+        });
+        problems.collect()
+    }
+}
+
+fn word_at_parent(state: AtParent) -> &'static str {
+    match state {
+        AtParent::NotTold => "not-told",
+        AtParent::Told => "told",
+        AtParent::HasDs(_) => "has-ds",
+    }
 }
 
 fn word_of(state: State) -> &'static str {
@@ -156,6 +215,7 @@ fn word_of(state: State) -> &'static str {
         State::Waiting => "waiting",
         State::Published => "published",
         State::Signing => "signing",
+        State::SigningUnpublished => "hidden",
         State::Retired => "retired",
         State::Removed => "removed",
     }
@@ -189,7 +249,7 @@ fn write_ds(zone: &SignedZone, now: u64, out: &mut dyn Write) -> anyhow::Result<
 /// Changes the keys of a zone.
 pub(crate) fn change(command: &Key) -> anyhow::Result<ExitCode> {
     let (Key::Roll { zone, config, .. } | Key::Retire { zone, config, .. }) = command;
-    let zones = signed_zones(config, Some(zone))?;
+    let zones = signed_zones(config, Some(zone), true)?;
     let zone = zones.first().expect("without one there is an error");
     let text = match command {
         Key::Roll { zsk, .. } => roll(zone, if *zsk { Role::ZoneSigning } else { Role::KeySigning })?,
@@ -214,10 +274,38 @@ fn roll(zone: &SignedZone, role: Role) -> anyhow::Result<String> {
             "{origin} has a key of this kind that is to sign soon: a change is under way; see `sidestep dns keys`"
         );
     }
+    if zone
+        .keys
+        .keys()
+        .iter()
+        .any(|other| other.algorithm() != key.algorithm() && other.times.state(now) != State::Removed)
+    {
+        bail!("{origin} has keys of two algorithms: a change is under way; see `sidestep dns keys`");
+    }
     let (old, new): (Times, Times) = key.times.roll(role, now);
-    let stem = key_files::generate(origin, &zone.directory, role, new)?;
+    let stem = match &zone.key_uri {
+        Some(uri) => {
+            tokens::check_successor(&zone.keys, key, uri)?;
+            tokens::adopt(origin, &zone.directory, uri, role, new)?
+        }
+        None => {
+            let algorithm = Algorithm::of_number(key.algorithm()).with_context(|| {
+                format!(
+                    "keys of {} are not made here: make one by dnssec-keygen, or name another algorithm in the configuration",
+                    key.algorithm_name()
+                )
+            })?;
+            key_files::generate(origin, &zone.directory, algorithm, role, new)?
+        }
+    };
     key_files::set_times(origin, &zone.directory, key, old)?;
     let then = match (role, new.sync_publish) {
+        (Role::KeySigning, Some(time)) if zone.parent.is_some() => format!(
+            "; from {} on its CDS record is there: when all servers of the parent have its DS record, and the TTL of the old one is over, \
+             the key {} ends by itself",
+            show_time(time),
+            key.tag()
+        ),
         (Role::KeySigning, Some(time)) => format!(
             "; from {} on its CDS record is there: when the parent has its DS record, and the TTL of the old one is over, end the old key: \
              sidestep dns key retire {origin} {}",
@@ -233,12 +321,14 @@ fn retire(zone: &SignedZone, tag: u16) -> anyhow::Result<String> {
     let (now, origin) = (unix_time(), zone.origin.as_name());
     zone.keys.may_retire(tag, now).with_context(|| format!("zone {origin}, key {tag}"))?;
     let key = zone.keys.keys().iter().find(|key| key.tag() == tag).expect("it was found before");
-    key_files::set_times(origin, &zone.directory, key, key.times.retired(now))?;
+    for (key, times) in zone.keys.retired(key, now) {
+        key_files::set_times(origin, &zone.directory, key, times)?;
+    }
     Ok(format!("key {tag} of {origin} ends when the server looks next: within an hour, or at SIGHUP"))
 }
 
-/// The zones of a configuration that are signed, or the one that is wanted.
-fn signed_zones(config: &std::path::Path, wanted: Option<&str>) -> anyhow::Result<Vec<SignedZone>> {
+/// The zones of a configuration that are signed, or the one that is wanted. Their keys are locked if they are to change.
+fn signed_zones(config: &Path, wanted: Option<&str>, to_change: bool) -> anyhow::Result<Vec<SignedZone>> {
     let sources = Sources { config: Some(config.to_owned()), ..Sources::default() };
     let config = Config::resolve(&sources.to_serve())?;
     let wanted = wanted.map(parse_origin).transpose()?;
@@ -250,13 +340,24 @@ fn signed_zones(config: &std::path::Path, wanted: Option<&str>) -> anyhow::Resul
             None => NameBuf::from(load::read(spec)?.origin()),
         };
         if wanted.as_ref().is_none_or(|wanted| *wanted == origin) {
+            let lock = to_change.then(|| key_files::lock(directory)).transpose()?;
             let keys = key_files::read(origin.as_name(), directory)?;
+            let is_asked = !spec.parent.is_empty();
+            let parent = is_asked.then(|| parents::read(origin.as_name(), directory)).transpose()?;
             let served = signing::last_signed(&spec.file, origin.as_name());
             let served = served.as_ref().and_then(Version::tree).map(|tree| {
                 let sets = tree.apex().rrsets().filter(|set| set.rtype() == Rtype::DNSKEY);
                 sets.flat_map(|set| set.records()).map(<[u8]>::to_vec).collect()
             });
-            zones.push(SignedZone { origin, directory: directory.clone(), keys, served });
+            zones.push(SignedZone {
+                origin,
+                directory: directory.clone(),
+                keys,
+                key_uri: spec.key_uri.clone(),
+                parent,
+                served,
+                _lock: lock,
+            });
         }
     }
     match wanted {

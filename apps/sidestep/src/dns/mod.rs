@@ -27,6 +27,9 @@
 //! | `query/` | `sidestep dns query`: a client |
 //! | `explain.rs` | `sidestep dns explain` |
 //! | `audit/` | `sidestep dns audit`: what a resolver does with time, place and names |
+//! | `signing.rs`, `keys.rs`, `key_files.rs` | zones that the server signs, and their keys |
+//! | `tokens.rs` | keys of such zones in tokens |
+//! | `parents.rs` | what parents have of the DS records of such zones, and keys that end because of that |
 //! | `zones.rs` | `sidestep dns zones`, `sidestep dns zone` |
 //! | `orders.rs` | what tools have done with single zones |
 //! | `stats.rs` | counters, over a Unix socket |
@@ -59,6 +62,7 @@ mod load;
 mod notify;
 mod options;
 mod orders;
+mod parents;
 mod peer;
 mod pools;
 mod privileges;
@@ -76,6 +80,7 @@ mod stats;
 mod store;
 mod tcp;
 mod tcp_connection;
+mod tokens;
 mod top;
 mod transfers;
 mod updates;

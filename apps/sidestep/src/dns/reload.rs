@@ -24,6 +24,7 @@ use super::load::{Choice, Loaded};
 use super::notify::{Announcement, Notifier};
 use super::options::Serve;
 use super::orders::{Order, SharedStates};
+use super::parents::{Outcome, Parents};
 use super::pools::Pools;
 use super::secondary::{Change, Notice};
 use super::service::{Shared, counted, origin_of, publication, taken, what_is_served};
@@ -65,14 +66,17 @@ pub(crate) struct Reloads<'s> {
     /// How hosts are, and who checks them.
     pub(crate) health: Health,
     pub(crate) checker: Checker,
+    /// Asks the servers of parents.
+    pub(crate) parents: Parents,
 }
 
 impl Reloads<'_> {
     /// Does what signals, updates, other zones and the time demand, until a signal ends the server.
     pub(crate) fn run(&mut self) {
         loop {
-            let Some(event) = self.set_aside.take().or_else(|| self.events.next_until(self.renewal)) else {
-                self.renew();
+            let until = self.parents.deadline().map_or(self.renewal, |asking| asking.min(self.renewal));
+            let Some(event) = self.set_aside.take().or_else(|| self.events.next_until(until)) else {
+                self.do_what_is_due();
                 continue;
             };
             match event {
@@ -81,12 +85,24 @@ impl Reloads<'_> {
                 Event::Update(update) => self.update(update),
                 Event::Order(order) => self.carry_out(order),
                 Event::Health => self.follow_health(),
+                Event::Parents(Outcome::KeyChanged) => self.renewal = Instant::now(),
+                Event::Parents(Outcome::Done(round)) => self.parents.end(round),
                 Event::Signal(_) => break, // A load that is under way ends with the process.
                 Event::Loaded(replacement) => {
                     let (config, loaded) = *replacement;
                     self.finish(&config, loaded);
                 }
             }
+        }
+    }
+
+    fn do_what_is_due(&mut self) {
+        let now = Instant::now();
+        if self.parents.deadline().is_some_and(|asking| asking <= now) {
+            self.parents.begin(self.loaded.specs());
+        }
+        if self.renewal <= now {
+            self.renew();
         }
     }
 
@@ -158,6 +174,7 @@ impl Reloads<'_> {
         let waiting = mem::take(&mut self.updates);
         self.carry_out_updates(waiting);
         self.renewal = Instant::now(); // Whoever changes keys says so by SIGHUP.
+        self.parents.ask_again();
         if mem::take(&mut self.again) {
             self.begin();
         }

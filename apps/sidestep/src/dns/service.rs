@@ -31,6 +31,7 @@ use super::load::{Choice, Loaded};
 use super::notify::Notifier;
 use super::options::{ResponderKind, Serve};
 use super::orders::SharedStates;
+use super::parents::Parents;
 use super::reload::Reloads;
 use super::request_log::RequestLog;
 use super::secondary::{Notice, Prepared};
@@ -126,6 +127,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         states,
         ordered: None,
         checker: Checker::new(health.clone(), events.sender()),
+        parents: Parents::new(events.sender()),
         health,
     };
     reloads.tell_configuration();
@@ -157,7 +159,7 @@ fn wait_for_zones(events: &Events) -> Option<(Config, Loaded)> {
         match events.next() {
             Event::Signal(SIGHUP) => again = true,
             Event::Signal(_) => return None,
-            Event::Secondary(_) | Event::Update(_) | Event::Health => {} // They begin later.
+            Event::Secondary(_) | Event::Update(_) | Event::Health | Event::Parents(_) => {} // They begin later.
             Event::Order(order) => order.answer(Err("the server is starting".to_owned())),
             Event::Loaded(loaded) => {
                 if again {

@@ -13,7 +13,10 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use dns_auth::compile::{compile, compile_changed, compile_views, compile_with_lines};
 use dns_auth::{LineData, SignSets};
-use dns_sign::{DenialBy, Due, KeySet, Lifetimes, Role, Signed, Signer, Times, differing};
+use dns_sign::{
+    Active, Algorithm, DenialBy, Due, Key, KeySet, Lifetimes, Role, Signed, Signer, State, Times, differing,
+};
+use dns_token::KeyUri;
 use dns_transfer::Difference;
 use dns_wire::{Name, NameBuf, Rtype};
 use dns_zone::{Changed, Zone};
@@ -21,7 +24,7 @@ use dns_zone::{Changed, Zone};
 use super::config::ZoneSpec;
 use super::transfers::unix_time;
 use super::version::Version;
-use super::{key_files, load, store};
+use super::{key_files, load, store, tokens};
 
 /// Names whose signatures are renewed in one version at most: others wait for less than a second meanwhile.
 const RENEWED_MAX: usize = 2000;
@@ -36,8 +39,14 @@ pub(crate) struct Signing {
     pub(crate) source: Zone,
     keys: Arc<KeySet>,
     denial: DenialBy,
+    has_csync: bool,
     /// Where the keys are.
     directory: PathBuf,
+    /// The algorithm that they are to have, and whether keys may be made for that.
+    algorithm: Option<Algorithm>,
+    makes_keys: bool,
+    /// How keys in tokens are used.
+    key_uri: Option<KeyUri>,
     /// The signed version.
     file: PathBuf,
     /// Whether the file lacks what is served, as it could not be written.
@@ -102,13 +111,18 @@ pub(crate) fn load(
         Some(held) => Some(held),
         None => read_signed(&signed, source.origin())?.map(|version| (version, false)),
     };
-    let keys = keys_for(source.origin(), spec, held.is_some())?;
+    let mut keys = keys_for(source.origin(), spec, held.is_some())?;
+    tokens::connect(source.origin(), &mut keys, spec.key_uri.as_ref());
     let keys = Arc::new(keys);
     let signing = |source, is_unsaved| Signing {
         source,
         keys,
         denial,
         directory: directory.to_owned(),
+        has_csync: spec.has_csync,
+        algorithm: spec.algorithm,
+        makes_keys: spec.makes_keys,
+        key_uri: spec.key_uri.clone(),
         file: signed,
         is_unsaved,
         made: made.unwrap_or_default(),
@@ -172,6 +186,9 @@ pub(crate) fn look(origin: Name<'_>, spec: &ZoneSpec) -> Result<Option<String>, 
     let keys = key_files::read(origin, directory).map_err(in_full)?;
     match keys.keys() {
         [] if was_signed || !spec.makes_keys => Err(no_keys(origin, spec, was_signed)),
+        [] if spec.key_uri.is_some() => {
+            Ok(Some("it has no key yet: the start looks for that of key-uri in its token".to_owned()))
+        }
         [] => Ok(Some(format!(
             "there is no key of it in {}: the start makes one. If the parent has a DS record already, bring the key that it is of \
              instead: all answers would be bogus",
@@ -205,12 +222,12 @@ fn read_signed(file: &Path, origin: Name<'_>) -> anyhow::Result<Option<Version>>
 
 /// The first version.
 fn first(signing: Signing, data: &LineData) -> anyhow::Result<Version> {
-    let Signing { source, keys, file, denial, .. } = &signing;
+    let Signing { source, keys, file, .. } = &signing;
     let (now, origin) = (unix_time(), source.origin());
     let active = keys.at(now)?;
     // Secondaries that have the zone without signatures are to fetch it.
     let serial = source.serial().wrapping_add(1).max(1);
-    let signer = Signer::new(origin, &active, now, Lifetimes::default(), *denial);
+    let signer = signing.signer(origin, &active, now);
     let zone = signer.sign(source, serial, load::random_seed())?;
     store::save(file, &zone)?;
     log::info!("zone {origin}: signed, serial {serial}");
@@ -228,6 +245,10 @@ pub(crate) struct Next {
 }
 
 impl Signing {
+    fn signer<'k>(&self, origin: Name<'k>, keys: &'k Active<'k>, now: u64) -> Signer<'k> {
+        Signer::new(origin, keys, now, Lifetimes::default(), self.denial).with_csync(self.has_csync)
+    }
+
     /// Signs for views, with the keys as they are now.
     fn view_signer(&self) -> Arc<dyn SignSets> {
         let (origin, keys) = (NameBuf::from(self.source.origin()), Arc::clone(&self.keys));
@@ -238,7 +259,7 @@ impl Signing {
     fn are_views_good(&self, version: &Version) -> anyhow::Result<bool> {
         let Some(lines) = version.served.lines() else { return Ok(true) };
         let (active, now) = (self.keys.at(unix_time())?, unix_time());
-        let signer = Signer::new(self.source.origin(), &active, now, Lifetimes::default(), self.denial);
+        let signer = self.signer(self.source.origin(), &active, now);
         let are_good = lines.signatures().all(|(rtype, own)| signer.are_good(rtype, own.into_iter()));
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         made.retain(|(_, rtype, ..), own| signer.are_good(Rtype(*rtype), own.iter().map(Vec::as_slice)));
@@ -254,7 +275,7 @@ impl Signing {
     pub(crate) fn next(&self, held: &Version, names: &[NameBuf]) -> anyhow::Result<Option<Next>> {
         let (now, old) = (unix_time(), held.tree().context("it has no data")?);
         let active = self.keys.at(now)?;
-        let signer = Signer::new(old.origin(), &active, now, Lifetimes::default(), self.denial);
+        let signer = self.signer(old.origin(), &active, now);
         let Some(Signed { changed, names }) = signer.follow(old, &self.source, names)? else {
             return Ok(None);
         };
@@ -266,7 +287,7 @@ impl Signing {
     fn due(&self, held: &Zone, names_max: usize) -> anyhow::Result<Due> {
         let now = unix_time();
         let active = self.keys.at(now)?;
-        Ok(Signer::new(held.origin(), &active, now, Lifetimes::default(), self.denial).due(held, names_max))
+        Ok(self.signer(held.origin(), &active, now).due(held, names_max))
     }
 
     /// Writes the version behind `held`, and has it served. A disk that is full does not end that: what was signed before would end.
@@ -292,7 +313,9 @@ impl Signing {
 pub(crate) fn renew(held: &Version) -> anyhow::Result<(Option<Version>, Duration)> {
     let (Some(zone), Some(signing)) = (held.tree(), &held.signing) else { return Ok((None, LOOK_MAX)) };
     let now = unix_time();
-    let keys = Arc::new(key_files::read(zone.origin(), &signing.directory)?);
+    let mut keys = with_algorithm(zone.origin(), &signing.directory, signing.algorithm, signing.makes_keys)?;
+    tokens::connect(zone.origin(), &mut keys, signing.key_uri.as_ref());
+    let keys = Arc::new(keys);
     let signing = Signing { keys: Arc::clone(&keys), ..Signing::clone(signing) };
     let due = signing.due(zone, RENEWED_MAX)?;
     let next_key = keys.next_change(now).map_or(u64::MAX, |time| time - now);
@@ -311,10 +334,55 @@ pub(crate) fn renew(held: &Version) -> anyhow::Result<(Option<Version>, Duration
     Ok((renewed, again))
 }
 
+/// The keys in a directory. If they are to have another algorithm, the change begins.
+fn with_algorithm(
+    origin: Name<'_>,
+    directory: &Path,
+    algorithm: Option<Algorithm>,
+    makes_keys: bool,
+) -> anyhow::Result<KeySet> {
+    let keys = key_files::read(origin, directory)?;
+    let Some(algorithm) = algorithm else { return Ok(keys) };
+    let now = unix_time();
+    if keys.to_algorithm(algorithm, now).is_none() {
+        let has_come =
+            |key: &Key| key.algorithm() == algorithm.number() && key.times.state(now) != State::Removed;
+        if !keys.keys().is_empty() && !keys.keys().iter().any(has_come) {
+            log::warn!(
+                "zone {origin}: its change to {} waits, as its keys are being replaced: see sidestep dns keys",
+                algorithm.name()
+            );
+        }
+        return Ok(keys);
+    }
+    if !makes_keys {
+        log::error!(
+            "zone {origin}: its keys are not of {}, and new-keys = false says that none is made: make one by dnssec-keygen",
+            algorithm.name()
+        );
+        return Ok(keys);
+    }
+    let _lock = key_files::lock(directory)?;
+    let (keys, now) = (key_files::read(origin, directory)?, unix_time());
+    let Some(change) = keys.to_algorithm(algorithm, now) else { return Ok(keys) };
+    for (role, times) in change.drawn {
+        let stem = key_files::generate(origin, directory, algorithm, role, times)?;
+        log::info!(
+            "zone {origin}: a key was made for the change to {}, {}",
+            algorithm.name(),
+            stem.display()
+        );
+    }
+    for (key, times) in change.timed {
+        key_files::set_times(origin, directory, key, times)?;
+    }
+    key_files::read(origin, directory)
+}
+
 /// The keys of a zone. One that was never signed gets its first key.
 fn keys_for(origin: Name<'_>, spec: &ZoneSpec, was_signed: bool) -> anyhow::Result<KeySet> {
     let directory = spec.keys.as_deref().unwrap_or(Path::new("."));
-    let keys = key_files::read(origin, directory)?;
+    let keys = with_algorithm(origin, directory, spec.algorithm, spec.makes_keys)?;
     if !keys.keys().is_empty() {
         return Ok(keys);
     }
@@ -322,7 +390,13 @@ fn keys_for(origin: Name<'_>, spec: &ZoneSpec, was_signed: bool) -> anyhow::Resu
         // Another key would break the chain of trust that the parent has begun.
         bail!(no_keys(origin, spec, was_signed));
     }
-    let stem = key_files::generate(origin, directory, Role::KeySigning, Times::first(unix_time()))?;
+    let (algorithm, times) = (spec.algorithm.unwrap_or_default(), Times::first(unix_time()));
+    if let Some(uri) = &spec.key_uri {
+        let stem = tokens::adopt(origin, directory, uri, Role::KeySigning, times)?;
+        log::info!("zone {origin}: its key is {uri}, noted in {}", stem.display());
+        return key_files::read(origin, directory);
+    }
+    let stem = key_files::generate(origin, directory, algorithm, Role::KeySigning, times)?;
     log::info!("zone {origin}: a key was made, {}", stem.display());
     key_files::read(origin, directory)
 }

@@ -15,7 +15,7 @@ use clap::Args;
 use device_kernel::KernelSockets;
 use dns_audit::authority::{Condition, Zone};
 use dns_guard::{Rate, RateLimiter, RateOptions};
-use dns_sign::{KeySet, Role, Times};
+use dns_sign::{Algorithm, KeySet, Role, Times};
 use dns_wire::{Name, NameBuf};
 use engine::{DeviceId, Engine, EngineHandle};
 use log::LevelFilter;
@@ -136,7 +136,7 @@ fn keys(origin: Name<'_>, directory: Option<&Path>) -> anyhow::Result<KeySet> {
     if !keys.keys().is_empty() {
         return Ok(keys);
     }
-    key_files::generate(origin, directory, Role::KeySigning, Times::default())?;
+    key_files::generate(origin, directory, Algorithm::default(), Role::KeySigning, Times::default())?;
     key_files::read(origin, directory)
 }
 
