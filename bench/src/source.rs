@@ -2,6 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use clock::Instant;
@@ -21,6 +22,8 @@ pub struct Source {
     pool: Pool,
     packets: Arc<[Vec<u8>]>,
     next: usize,
+    /// It has no more queries.
+    is_dry: Arc<AtomicBool>,
 }
 
 /// Ethernet frames with random queries for a zone of `names` names, from as many ports of one client.
@@ -38,7 +41,7 @@ fn packet((number, query): (usize, Vec<u8>)) -> Vec<u8> {
 }
 
 /// A responder for those queries.
-pub fn responder(names: usize) -> impl Fn() -> DnsResponder {
+pub fn responder(names: usize) -> impl Fn() -> DnsResponder + Sync {
     let catalog = Arc::new(Catalog::new([Arc::new(zone(names))], 7));
     let published =
         Published { catalog, settings: Arc::default(), transfers: Arc::default(), guard: None, log: None };
@@ -47,10 +50,11 @@ pub fn responder(names: usize) -> impl Fn() -> DnsResponder {
 }
 
 impl Source {
-    /// A source of `packets`, over and over.
-    pub fn new(packets: &Arc<[Vec<u8>]>) -> Source {
+    /// A source of `packets`, over and over until `is_dry` says that there are no more.
+    pub fn new(packets: &Arc<[Vec<u8>]>, is_dry: &Arc<AtomicBool>) -> Source {
         let region = Region::anonymous(FRAMES * usize::from(SLOT)).expect("memory for the frames");
-        Source { pool: Pool::new(region, SLOT, 0), packets: Arc::clone(packets), next: 0 }
+        let (packets, is_dry) = (Arc::clone(packets), Arc::clone(is_dry));
+        Source { pool: Pool::new(region, SLOT, 0), packets, next: 0, is_dry }
     }
 }
 
@@ -61,6 +65,9 @@ impl Device for Source {
 
     fn rx_burst(&mut self, burst: &mut Burst, _: Instant) -> usize {
         let before = burst.len();
+        if self.is_dry.load(Ordering::Relaxed) {
+            return 0;
+        }
         while !burst.is_full()
             && let Some(mut frame) = self.pool.alloc()
         {

@@ -5,7 +5,7 @@
 //! The queries are in memory and the answers go nowhere, so the figures are of what comes behind a device. With real ones `io` is larger.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use bench::record::{Figure, Run};
@@ -31,7 +31,12 @@ fn main() {
     let conditions =
         Conditions::here("make bench FIGURES=scaling", "none", "as many queries as there is room for");
     println!("# From stages to cores\n\n{conditions}\n");
-    let here = Here { packets: packets(NAMES), responder: Box::new(responder(NAMES)) };
+    let here = Here {
+        packets: packets(NAMES),
+        responder: Box::new(responder(NAMES)),
+        cores: [server_core(), generator_core()],
+        is_dry: Arc::default(),
+    };
     let rounds: Vec<[f64; 7]> = (0..ROUNDS).map(|_| here.round()).collect();
     let column = |at: usize| rounds.iter().map(|round| round[at]).collect::<Vec<f64>>();
     let names = [
@@ -108,26 +113,31 @@ fn in_words((mode, rate, bound): (Mode, f64, Bound)) -> String {
 /// What is asked, and who answers.
 struct Here {
     packets: Arc<[Vec<u8>]>,
-    responder: Box<dyn Fn() -> DnsResponder>,
+    responder: Box<dyn Fn() -> DnsResponder + Sync>,
+    /// Asked for once: a thread that is kept on one of them sees no other.
+    cores: [usize; 2],
+    /// The sources have no more queries.
+    is_dry: Arc<AtomicBool>,
 }
 
 impl Here {
     fn round(&self) -> [f64; 7] {
         let io = self.io();
-        let one = self.answers(&[server_core()]);
+        let one = self.answers(&self.cores[..1]);
         let [dispatching, working] = self.stages();
         let answer = 1e9 / one - io;
-        let two = self.answers(&[server_core(), generator_core()]);
+        let two = self.answers(&self.cores);
         [io, answer, dispatching - io, working - answer, one / 1e6, two / 1e6, self.pipeline() / 1e6]
     }
 
     fn source(&self) -> Box<Source> {
-        Box::new(Source::new(&self.packets))
+        self.is_dry.store(false, Ordering::Relaxed);
+        Box::new(Source::new(&self.packets, &self.is_dry))
     }
 
     /// Nanoseconds of a packet in and out.
     fn io(&self) -> f64 {
-        lab::stay_on(server_core());
+        lab::stay_on(self.cores[0]);
         let (mut source, mut burst) = (self.source(), Burst::new());
         let (start, mut moved) = (Instant::now(), 0);
         while start.elapsed() < SPAN {
@@ -156,13 +166,13 @@ impl Here {
         let (mut dispatched, mut worked) = (Stage::default(), Stage::default());
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                lab::stay_on(server_core());
+                lab::stay_on(self.cores[0]);
                 while await_turn(&turn, 1) {
                     worked.time(|| std::iter::from_fn(|| Some(engine.poll(NOW)).filter(|&n| n > 0)).sum());
                     pass_on(&turn, 2);
                 }
             });
-            lab::stay_on(generator_core());
+            lab::stay_on(self.cores[1]);
             let (start, mut dispatcher, mut burst) = (Instant::now(), dispatcher, Burst::new());
             while start.elapsed() < SPAN {
                 dispatched.time(|| {
@@ -188,7 +198,7 @@ impl Here {
     /// Answers a second of a dispatcher and a worker that run at the same time.
     fn pipeline(&self) -> f64 {
         let (dispatcher, worker) = self.shared();
-        self.run(vec![(server_core(), Box::new(worker)), (generator_core(), Box::new(dispatcher))])
+        self.run(vec![(self.cores[0], Box::new(worker)), (self.cores[1], Box::new(dispatcher))])
     }
 
     fn run(&self, devices: Vec<(usize, Box<dyn Device>)>) -> f64 {
@@ -205,6 +215,7 @@ impl Here {
         let (began, before) = (Instant::now(), all());
         std::thread::sleep(SPAN);
         let rate = (all() - before) as f64 / began.elapsed().as_secs_f64();
+        self.is_dry.store(true, Ordering::Relaxed);
         for (thread, handle) in engines {
             handle.stop();
             thread.join().expect("an engine that ends in good order");
