@@ -6,8 +6,9 @@ use clock::{Duration, Instant};
 use device::{Burst, Device};
 use wire::{ChecksumPolicy, Envelope, parse_udp, write_udp_headers};
 
-use crate::answer::{AnswerHeader, is_looked_at};
+use crate::answer::is_looked_at;
 use crate::flights::Flights;
+use crate::messages::Messages;
 use crate::questions::Questions;
 use crate::schedule::Schedule;
 use crate::tally::{Summary, Tally};
@@ -19,11 +20,11 @@ const STALE_BURSTS_MAX: usize = 1024;
 const NO_WAY: u16 = u16::MAX;
 
 /// What a load is made of.
-pub struct Setup {
+pub struct Setup<M = Questions> {
     /// The ways from each of our ports to the server: addresses, ports, and the hardware address of the next hop. No two have the same port.
     pub ways: Vec<Envelope>,
     /// What is asked.
-    pub questions: Questions,
+    pub questions: M,
     /// When.
     pub schedule: Schedule,
     /// Transmit queues of the device; for kernel sockets, the sockets, one for each way in their order.
@@ -33,12 +34,12 @@ pub struct Setup {
 }
 
 /// A load under way.
-pub struct Gun<D> {
+pub struct Gun<D, M = Questions> {
     device: D,
     ways: Vec<Envelope>,
     /// The number of a way by its port; [`NO_WAY`] for all others.
     ports: Box<[u16]>,
-    questions: Questions,
+    questions: M,
     schedule: Schedule,
     flights: Flights,
     tally: Tally,
@@ -67,12 +68,12 @@ impl Turn {
     }
 }
 
-impl<D: Device> Gun<D> {
+impl<D: Device, M: Messages> Gun<D, M> {
     /// A load that begins with `setup.schedule`. What waits in the device is an earlier one's, and thrown away.
     ///
     /// # Panics
     /// If there is no way to the server.
-    pub fn new(mut device: D, setup: Setup, start: Instant) -> Gun<D> {
+    pub fn new(mut device: D, setup: Setup<M>, start: Instant) -> Gun<D, M> {
         assert!(!setup.ways.is_empty(), "there is a way to the server");
         throw_away(&mut device, start);
         let capabilities = device.capabilities();
@@ -155,11 +156,11 @@ impl<D: Device> Gun<D> {
             return;
         }
         let message = &frame[headers.payload_range()];
-        let Some(header) = AnswerHeader::read(message) else {
+        let Some(said) = self.questions.read(message) else {
             self.tally.counts_mut().malformed += 1;
             return;
         };
-        let Some(flight) = self.flights.end(port, header.id) else {
+        let Some(flight) = self.flights.end(port, said.id) else {
             self.tally.counts_mut().unexpected += 1;
             return;
         };
@@ -168,10 +169,10 @@ impl<D: Device> Gun<D> {
             self.tally.counts_mut().mismatched += 1;
             return;
         }
-        self.tally.on_answer(flight.due, now, header.rcode());
+        self.tally.on_answer(flight.due, now, said.code);
         let counts = self.tally.counts_mut();
         counts.octets += message.len() as u64;
-        counts.truncated += u64::from(header.is_cut());
+        counts.truncated += u64::from(said.is_cut);
     }
 
     /// Makes packets of the questions that are due, as far as there are frames.

@@ -1,4 +1,4 @@
-//! A load generator: for DNS over UDP on any [`device::Device`], and for what is spoken over connections ([`streams`]).
+//! A load generator: for DNS and other datagrams over UDP on any [`device::Device`], and for what is spoken over connections ([`streams`]).
 //!
 //! ```text
 //!   Schedule ──due──▶ Questions ──▶ frame ──▶ device ──▶ the server
@@ -9,6 +9,7 @@
 //! - [`schedule`]: when each question is due. Nothing that the server does changes that (an *open loop*): latencies count from when a question
 //!   was due, so that a server which stalls cannot hide the questions that it kept from being asked ("coordinated omission").
 //! - [`questions`]: what is asked, and in which order.
+//! - [`messages`]: the same of other datagrams, and what the generator needs to know of either.
 //! - [`flights`]: what is under way. An answer is found by the port that it came to and its ID.
 //! - [`gun`]: a turn: takes answers in, and sends what is due.
 //! - [`streams`]: loads over connections.
@@ -22,6 +23,7 @@ mod answer;
 pub mod flights;
 pub mod gun;
 pub mod knee;
+pub mod messages;
 pub mod questions;
 pub mod schedule;
 pub mod streams;
@@ -29,6 +31,7 @@ pub mod tally;
 
 pub use crate::flights::Flights;
 pub use crate::gun::{Gun, Setup, Turn};
+pub use crate::messages::{Datagrams, Messages};
 pub use crate::questions::{Order, Questions, QuestionsError};
 pub use crate::schedule::Schedule;
 pub use crate::tally::{Summary, Tally};

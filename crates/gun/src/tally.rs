@@ -177,10 +177,12 @@ impl Tally {
         (self.start, self.within) = (now, within);
     }
 
-    pub(crate) fn on_answer(&mut self, due: Instant, now: Instant, rcode: u16) {
+    pub(crate) fn on_answer(&mut self, due: Instant, now: Instant, code: Option<u16>) {
         self.counts.answered += 1;
         self.counts.in_time += u64::from(now.since(due) <= self.within);
-        *self.rcodes.entry(rcode).or_default() += 1;
+        if let Some(code) = code {
+            *self.rcodes.entry(code).or_default() += 1;
+        }
         self.second.saturating_record(now.since(due).as_nanos());
     }
 
@@ -297,7 +299,7 @@ mod tests {
         for number in 0..1000 {
             let due = number * 1000;
             tally.on_sent(at(due), at(due + lag));
-            tally.on_answer(at(due), at(due + 100), 0);
+            tally.on_answer(at(due), at(due + 100), Some(0));
         }
         tally.on_time(SECOND / 2, true);
         tally.on_time(SECOND / 2, false);
@@ -329,10 +331,10 @@ mod tests {
     fn seconds_have_their_own_counts_and_times() {
         let mut tally = Tally::new(at(0));
         tally.on_sent(at(0), at(0));
-        tally.on_answer(at(0), at(50), 0);
+        tally.on_answer(at(0), at(50), Some(0));
         assert_eq!(tally.end_seconds(at(999_999)), None);
         assert_eq!(tally.end_seconds(at(1_000_000)).unwrap().answered, 1);
-        tally.on_answer(at(0), at(1_200_000), 3);
+        tally.on_answer(at(0), at(1_200_000), Some(3));
         let second = tally.end_seconds(at(3_000_000)).unwrap().clone();
         assert_eq!((second.answered, second.latency_us), (0, Percentiles::default()), "the third was empty");
         let summary = tally.summary(1, SECOND * 3, 0);

@@ -21,6 +21,9 @@ use crate::shadow::Owner;
 /// Between two looks at queues that are in use when the interface is opened.
 const QUEUE_WAIT: std::time::Duration = std::time::Duration::from_millis(20);
 
+/// Those of 1024 workers: with its own 4096 a queue stays below the 1048576 that it may have.
+const FRAMES_OF_WORKERS_MAX: u32 = 1 << 19;
+
 /// What became of the interface's packets, each count with its name, at most one second old; `None` while it is not attached.
 pub type SteeringCounts = Arc<Mutex<Option<Vec<(&'static str, u64)>>>>;
 
@@ -66,6 +69,14 @@ impl InterfaceConfig {
             device: XdpOptions::default(),
             dispatch: None,
         }
+    }
+}
+
+impl InterfaceConfig {
+    /// Frames that workers may have, beside those that a queue itself needs.
+    fn frames_of_workers(&self, engines: usize) -> u32 {
+        let workers = self.dispatch.map_or(0, |dispatch| engines.saturating_sub(dispatch.dispatchers));
+        u32::try_from(workers * dispatch::OUTSTANDING_MAX).unwrap_or(u32::MAX).min(FRAMES_OF_WORKERS_MAX)
     }
 }
 
@@ -115,7 +126,9 @@ impl Interface {
         owner: impl Owner,
     ) -> Result<Interface, OpenError> {
         device_xdp::queue_pairs(&config.name)?; // Is there such an interface at all?
-        let path = XdpPath::new(&config.name, config.steering, config.device.clone());
+        let mut device = config.device.clone();
+        device.frames_per_queue += config.frames_of_workers(engines.len());
+        let path = XdpPath::new(&config.name, config.steering, device);
         Interface::open_by(Box::new(path), config, engines, owner)
     }
 

@@ -1,7 +1,7 @@
 //! `sidestep gun` over connections of the loopback interface: DNS over TCP, TLS and HTTPS, and what Ctrl-C does.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -60,6 +60,57 @@ fn questions_over_tcp_tls_and_https_are_answered_and_matched() {
             );
         }
     }
+}
+
+/// A load of datagrams, and its report.
+fn datagrams(server: SocketAddr, words: &[&str]) -> Value {
+    let server = server.to_string();
+    let fixed =
+        ["gun", "udp", &server, "--rate", "200", "--duration", "1s", "--timeout", "60s", "--ports", "4"];
+    let output = command(&[&fixed[..], &["--json", "-"], words].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice::<Value>(&output.stdout).unwrap()["loads"][0].clone()
+}
+
+#[test]
+fn datagrams_that_come_back_are_answers() {
+    let echo = Serving::start_in(Directory::new().unwrap(), &[], &["--responder", "echo"]);
+    for server in [echo.v4, echo.v6] {
+        for size in ["10", "1452"] {
+            let load = datagrams(server, &["--size", size]);
+            assert_eq!(load["counts"]["answered"], QUESTIONS, "{load}");
+            assert_eq!(
+                (load["lost"].as_u64(), &load["counts"]["mismatched"]),
+                (Some(0), &0.into()),
+                "{load}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_first_two_octets_of_a_file_are_an_id_that_answers_repeat() {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let server = socket.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut datagram = [0; 64];
+        while let Ok((len, client)) = socket.recv_from(&mut datagram) {
+            assert_eq!(&datagram[2..len], b" a request");
+            socket.send_to(&[&datagram[..2], b"its answer"].concat(), client).unwrap();
+        }
+    });
+    let directory = Directory::new().unwrap();
+    let file = directory.write("request", "12 a request").unwrap().display().to_string();
+    let load = datagrams(server, &["--payload", &file]);
+    assert_eq!(
+        (&load["counts"]["answered"], &load["counts"]["mismatched"]),
+        (&QUESTIONS.into(), &0.into()),
+        "{load}"
+    );
+
+    let output = command(&["gun", "udp", &server.to_string(), "--payload", "no-such-file"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("no-such-file: No such file"), "{said}");
 }
 
 /// A server of HTTP that answers one connection, and says when it has answered first.

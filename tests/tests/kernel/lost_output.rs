@@ -71,15 +71,33 @@ fn serve(zone: &VersionedZone, address: SocketAddr, directory: &Directory) -> Co
     command
 }
 
+/// A server that `start` starts at an address, and has answered there.
+fn serve_somewhere(start: impl Fn(SocketAddr) -> Silent) -> (Silent, SocketAddr) {
+    let query = message::query(1, VERSION_NAME, message::A);
+    // The server has no other way to say where it serves, and a port that is free may be somebody else's a moment later.
+    for _ in 0..10 {
+        let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let mut server = start(address);
+        let (mut answers, mut has_ended) = (false, false);
+        wait_until(|| {
+            answers = message::ask(address, &query, Duration::from_millis(100)).is_ok();
+            has_ended = server.0.try_wait().unwrap().is_some();
+            answers || has_ended
+        });
+        if answers && !has_ended {
+            return (server, address);
+        }
+    }
+    panic!("no server answers");
+}
+
 #[test]
 fn a_lost_terminal_does_not_end_the_server() {
     for output in [without_reader, full] {
         let (zone, directory) = (VersionedZone::new(1, 0), Directory::new().unwrap());
-        // Free for now; the server has no other way to say where it serves.
-        let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let mut server = Silent::spawn(serve(&zone, address, &directory).stdout(output()).stderr(output()));
-        let query = message::query(1, VERSION_NAME, message::A);
-        wait_until(|| message::ask(address, &query, Duration::from_millis(100)).is_ok());
+        let start =
+            |address| Silent::spawn(serve(&zone, address, &directory).stdout(output()).stderr(output()));
+        let (mut server, address) = serve_somewhere(start);
         zone.set_text("nonsense"); // Of which it complains on stderr.
         server.signal(Signal::HUP);
         std::thread::sleep(Duration::from_millis(200));

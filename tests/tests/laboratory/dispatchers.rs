@@ -40,7 +40,7 @@ fn a_worker_without_a_queue_answers_udp_and_tcp() {
         assert_is_mail(setting.ask(server));
         assert_eq!(big_by_tcp(&setting, server), 8);
     }
-    assert_eq!(setting.count("_TcpPassiveOpens"), 2, "both were on our stack");
+    assert!(setting.count("_TcpPassiveOpens") >= 2, "both were on our stack");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clock::{Duration, Instant};
 use device::Device;
 use engine::Clock;
-use gun::{Gun, Questions, Schedule, Setup, Summary};
+use gun::{Gun, Messages, Schedule, Setup, Summary};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wire::Envelope;
 
@@ -72,13 +72,18 @@ impl Range {
         self.stop.load(Ordering::Relaxed)
     }
 
-    fn fire(&mut self, questions: &Questions, load: &Load, mut live: Live) -> anyhow::Result<Summary> {
+    fn fire<M: Messages + Clone>(
+        &mut self,
+        messages: &M,
+        load: &Load,
+        mut live: Live,
+    ) -> anyhow::Result<Summary> {
         let Load { rate, length, patience } = *load;
         let start = self.clock.now() + SET_UP;
         let schedule = Schedule::new(start, rate, length);
         let setup = Setup {
             ways: self.ways.clone(),
-            questions: questions.clone(),
+            questions: messages.clone(),
             schedule,
             queues: self.queues,
             sent: self.sent,
@@ -101,9 +106,15 @@ impl Range {
     }
 
     /// Until the load is over; when it was.
-    fn send(&self, gun: &mut Gun<Box<dyn Device>>, end: Instant, live: &mut Live) -> anyhow::Result<Instant> {
+    fn send(
+        &self,
+        gun: &mut Gun<Box<dyn Device>, impl Messages>,
+        end: Instant,
+        live: &mut Live,
+    ) -> anyhow::Result<Instant> {
         let mut before = self.clock.now();
         let mut was_busy = false;
+        let mut give_up = None;
         loop {
             let now = self.clock.now();
             gun.tally().on_time(now.since(before), was_busy);
@@ -111,11 +122,11 @@ impl Range {
             if now >= end && gun.next_due().is_none() || self.is_stopped() {
                 return Ok(now);
             }
-            // A load whose generator cannot keep up ends in time all the same.
-            if now >= end + (SLEEP_MAX + SLEEP_MAX) {
+            let turn = gun.turn(now);
+            // A load whose generator cannot keep up ends in time all the same. One that did not run when the end came has that time from now on.
+            if now >= end && now >= *give_up.get_or_insert(now + SLEEP_MAX + SLEEP_MAX) {
                 return Ok(now);
             }
-            let turn = gun.turn(now);
             was_busy = !turn.was_idle();
             if let Some(second) = gun.tally().end_seconds(now) {
                 live.show(second);
@@ -131,19 +142,19 @@ impl Range {
     }
 }
 
-/// Questions for a server over UDP.
-pub(crate) struct Asking {
+/// Messages for a server over UDP.
+pub(crate) struct Asking<M> {
     pub(crate) range: Range,
-    pub(crate) questions: Questions,
+    pub(crate) messages: M,
 }
 
-impl Fire for Asking {
+impl<M: Messages + Clone> Fire for Asking<M> {
     fn is_stopped(&self) -> bool {
         self.range.is_stopped()
     }
 
     fn fire(&mut self, load: &Load, live: Live) -> anyhow::Result<Summary> {
-        self.range.fire(&self.questions, load, live)
+        self.range.fire(&self.messages, load, live)
     }
 }
 

@@ -25,6 +25,7 @@ mod streams;
 mod target;
 mod text;
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -40,7 +41,7 @@ use rustls::pki_types::ServerName;
 
 use crate::output;
 use load::{Asking, Fire, Load};
-use options::{Compare, Connect, Dns, Http, Reports, Search, Transport};
+use options::{Compare, Connect, Dns, Http, Reports, Search, Transport, Udp};
 use report::{Found, Report};
 use sockets::{Target, Tls};
 use streams::StreamRange;
@@ -59,6 +60,12 @@ pub(crate) enum Command {
     /// generator was the bottleneck itself. Ctrl-C ends the load and prints what was measured.
     #[command(verbatim_doc_comment)]
     Dns(Box<Dns>),
+    /// Send datagrams to a server that answers each of them, over UDP.
+    ///
+    /// Each begins with two octets of its own, which its answer has to begin with as well: as with an echo server, or with memcached. All else is
+    /// as for `gun dns`.
+    #[command(verbatim_doc_comment)]
+    Udp(Box<Udp>),
     /// Send requests to a server of HTTP/1.1 or HTTP/2, at a fixed rate or as fast as it answers.
     ///
     /// With --rate the time of an answer counts from when its request was due, whether there was a free connection then or not. Without it
@@ -79,6 +86,7 @@ pub(crate) enum Command {
 pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Dns(options) => dns(options),
+        Command::Udp(options) => udp(options),
         Command::Http(options) => http(options),
         Command::Connect(options) => connect(options),
         Command::Compare(options) => compare(options),
@@ -93,7 +101,8 @@ fn dns(options: &Dns) -> anyhow::Result<ExitCode> {
     (report.questions, report.ports) = (questions.len(), options.ports.into());
     let stop = stop_by_signal()?;
     let mut fire: Box<dyn Fire> = if options.transport == Transport::Udp {
-        Box::new(over_udp(options, questions, &mut report, stop)?)
+        let (server, device) = (options.server(), options.device.as_deref());
+        Box::new(over_udp(server, device, options.ports, questions, &mut report, stop)?)
     } else {
         Box::new(over_connections(options, questions, &mut report, stop)?)
     };
@@ -101,19 +110,33 @@ fn dns(options: &Dns) -> anyhow::Result<ExitCode> {
     measure(&mut *fire, &plan, &mut report, &options.reports)
 }
 
-fn over_udp(
-    options: &Dns,
-    questions: Questions,
+fn udp(options: &Udp) -> anyhow::Result<ExitCode> {
+    target::check(options.server.ip(), options.reports.yes_i_own_it)?;
+    let datagrams = options.datagrams()?;
+    let mut report = Report::begin("gun udp", options.server, options.subject());
+    report.ports = options.ports.into();
+    let device = options.device.as_deref();
+    let stop = stop_by_signal()?;
+    let mut asking = over_udp(options.server, device, options.ports, datagrams, &mut report, stop)?;
+    let plan = Plan { rate: Some(options.rate), search: &options.search, patience: options.timeout };
+    measure(&mut asking, &plan, &mut report, &options.reports)
+}
+
+fn over_udp<M>(
+    server: SocketAddr,
+    device: Option<&str>,
+    ports: u16,
+    messages: M,
     report: &mut Report,
     stop: Arc<AtomicBool>,
-) -> anyhow::Result<Asking> {
-    let mut range = match &options.device {
-        Some(interface) => interface::open(interface, options.server(), options.ports)?,
-        None => kernel::open(options.server(), options.ports)?,
+) -> anyhow::Result<Asking<M>> {
+    let mut range = match device {
+        Some(interface) => interface::open(interface, server, ports)?,
+        None => kernel::open(server, ports)?,
     };
     range.stop = stop;
     report.device.clone_from(&range.description);
-    Ok(Asking { range, questions })
+    Ok(Asking { range, messages })
 }
 
 fn over_connections(

@@ -11,12 +11,15 @@ use dns_client::Trust;
 use dns_wire::Rtype;
 use gun::flights::PORTS_MAX;
 use gun::questions::Manner;
-use gun::{Order, Questions};
+use gun::{Datagrams, Order, Questions};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
 /// Questions a second at most.
 const RATE_MAX: f64 = 100e6;
+
+/// Octets of the longest datagram that an MTU of 1500 takes behind an IPv6 header.
+const DATAGRAM_MAX: usize = 1452;
 
 /// For how long, and whether the rate is searched.
 #[derive(Args, Clone, Debug)]
@@ -184,6 +187,65 @@ pub(crate) struct Dns {
 
     #[command(flatten)]
     pub(crate) reports: Reports,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Udp {
+    /// Where to: an address with a port.
+    #[arg(value_name = "ADDR:PORT")]
+    pub(crate) server: SocketAddr,
+
+    /// Octets of each datagram. It has to come back as it is.
+    #[arg(long, value_name = "OCTETS", default_value = "64", value_parser = clap::value_parser!(u16).range(Datagrams::LEAST as i64..=DATAGRAM_MAX as i64))]
+    size: u16,
+
+    /// Send the contents of this file instead, with an ID in place of its first two octets. The answer may be another one, and begins with the ID.
+    #[arg(long, value_name = "FILE", conflicts_with = "size")]
+    payload: Option<PathBuf>,
+
+    /// Datagrams a second: 1000, 250k, 1.5M. With --find-knee those to begin with.
+    #[arg(long, value_name = "RATE", default_value = "1000", value_parser = rate)]
+    pub(crate) rate: u32,
+
+    #[command(flatten)]
+    pub(crate) search: Search,
+
+    /// How long to wait for an answer.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
+    pub(crate) timeout: Duration,
+
+    /// Ports to send from: servers spread clients over their threads by them.
+    #[arg(long, value_name = "COUNT", default_value = "64", value_parser = clap::value_parser!(u16).range(1..=PORTS_MAX as i64))]
+    pub(crate) ports: u16,
+
+    /// Send by AF_XDP on this interface, which takes root. Without it, by kernel sockets.
+    #[arg(long, value_name = "IF")]
+    pub(crate) device: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) reports: Reports,
+}
+
+impl Udp {
+    pub(crate) fn datagrams(&self) -> anyhow::Result<Datagrams> {
+        let Some(path) = &self.payload else {
+            return Datagrams::echoed(self.size.into()).context("--size is too small");
+        };
+        let octets = std::fs::read(path).with_context(|| path.display().to_string())?;
+        let len = octets.len();
+        let datagrams = Datagrams::of(octets).filter(|_| len <= DATAGRAM_MAX);
+        datagrams.with_context(|| {
+            format!("{} has {len} octets: a datagram has 2 to {DATAGRAM_MAX}", path.display())
+        })
+    }
+
+    /// What is sent, for people.
+    pub(crate) fn subject(&self) -> String {
+        match &self.payload {
+            Some(path) => path.display().to_string(),
+            None => format!("{} octets", self.size),
+        }
+    }
 }
 
 #[derive(Args, Clone, Debug)]

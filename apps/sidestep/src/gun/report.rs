@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// What `--json` writes. A field is never given another meaning; new ones may come.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Report {
-    /// Of what this is a report: `gun dns`, `gun http`, `gun connect`.
+    /// Of what this is a report: `gun dns`, `gun udp`, `gun http`, `gun connect`.
     pub(crate) kind: String,
     /// When it began, by the clock of this machine (RFC 3339).
     pub(crate) began: String,
@@ -79,6 +79,7 @@ impl Report {
         let (sent, answered) = ("sent", "answered");
         match &self.kind[..] {
             "gun http" => Words { requests: "requests", places, sent, answered },
+            "gun udp" => Words { requests: "datagrams", places, sent, answered },
             "gun connect" => Words { requests: "connections", places, sent: "begun", answered: "opened" },
             _ => Words { requests: "questions", places, sent, answered },
         }

@@ -110,6 +110,7 @@ pub(crate) fn end(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
     let (part, rate) = (part(load), count(load.answered_rate()));
     writeln!(out, "{:<9} {} ({part:.2} %, {rate}/s)", words.answered, counts.answered)?;
     match &report.held {
+        None if report.kind == "gun udp" => {}
         None => writeln!(out, "codes     {}", codes(load, report))?,
         Some(held) => writeln!(out, "held      {} at most, {} at the end", held.most, held.end)?,
     }

@@ -92,7 +92,7 @@ pub(crate) struct Heard<'l> {
 impl Heard<'_> {
     /// A whole answer.
     pub(crate) fn answered(&mut self, times: Times, code: u16, octets: u64) {
-        self.tally.on_answer(times.due, self.now, code);
+        self.tally.on_answer(times.due, self.now, Some(code));
         self.tally.counts_mut().octets += octets;
     }
 
