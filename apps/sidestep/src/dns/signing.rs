@@ -457,7 +457,7 @@ fn with_algorithm(
     let keys = key_files::read(origin, directory)?;
     let Some(algorithm) = algorithm else { return Ok(keys) };
     let now = unix_time();
-    if keys.to_algorithm(algorithm, now).is_none() {
+    let Some(change) = keys.to_algorithm(algorithm, now) else {
         let has_come =
             |key: &Key| key.algorithm() == algorithm.number() && key.times.state(now) != State::Removed;
         if !keys.keys().is_empty() && !keys.keys().iter().any(has_come) {
@@ -467,17 +467,19 @@ fn with_algorithm(
             );
         }
         return Ok(keys);
-    }
-    if !makes_keys {
+    };
+    if !makes_keys && !change.drawn.is_empty() {
         log::error!(
-            "zone {origin}: its keys are not of {}, and new-keys = false says that none is made: make one by dnssec-keygen",
-            algorithm.name()
+            "zone {origin}: its keys are not of {}, and new-keys = false says that none is made: {}",
+            algorithm.name(),
+            advice(origin, algorithm, &change.drawn, now)
         );
         return Ok(keys);
     }
     let _lock = key_files::lock(directory)?;
     let (keys, now) = (key_files::read(origin, directory)?, unix_time());
-    let Some(change) = keys.to_algorithm(algorithm, now) else { return Ok(keys) };
+    let change = keys.to_algorithm(algorithm, now);
+    let Some(change) = change.filter(|change| makes_keys || change.drawn.is_empty()) else { return Ok(keys) };
     for (role, times) in change.drawn {
         let stem = key_files::generate(origin, directory, algorithm, role, times)?;
         log::info!(
@@ -490,6 +492,23 @@ fn with_algorithm(
         key_files::set_times(origin, directory, key, times)?;
     }
     key_files::read(origin, directory)
+}
+
+/// How somebody else makes keys that a change needs, with times in seconds from `now` on: validators refuse a zone whose keys come in front
+/// of their signatures.
+fn advice(origin: Name<'_>, algorithm: Algorithm, drawn: &[(Role, Times)], now: u64) -> String {
+    let command = |(role, times): &(Role, Times)| {
+        let of_role = if *role == Role::KeySigning { " -f KSK" } else { "" };
+        let options = [("-A", times.activate), ("-P", times.publish), ("-P sync", times.sync_publish)];
+        let options =
+            options.into_iter().filter_map(|(option, time)| Some((option, time?.saturating_sub(now))));
+        let options: String = options.map(|(option, seconds)| format!(" {option} +{seconds}")).collect();
+        format!("dnssec-keygen -a {}{of_role}{options} {origin}", algorithm.name())
+    };
+    format!(
+        "make what it needs, in this order, by {}",
+        drawn.iter().map(command).collect::<Vec<_>>().join("; ")
+    )
 }
 
 /// The keys of a zone. One that was never signed gets its first key.
@@ -530,6 +549,19 @@ mod tests {
         fn sign(&self, _octets: &[u8]) -> Option<Vec<u8>> {
             self.0.load(Ordering::Relaxed).then(|| vec![7; 64])
         }
+    }
+
+    #[test]
+    fn the_advice_says_when_signatures_and_keys_and_what_the_parent_is_told_come() {
+        let origin = NameBuf::from_text(b"example.", None).unwrap();
+        let zone_signing = Times { activate: Some(1000), publish: Some(1800), ..Times::default() };
+        let key_signing = Times { sync_publish: Some(2600), ..zone_signing };
+        let drawn = [(Role::ZoneSigning, zone_signing), (Role::KeySigning, key_signing)];
+        assert_eq!(
+            advice(origin.as_name(), Algorithm::Ed25519, &drawn, 1000),
+            "make what it needs, in this order, by dnssec-keygen -a ED25519 -A +0 -P +800 example.; \
+             dnssec-keygen -a ED25519 -f KSK -A +0 -P +800 -P sync +1600 example."
+        );
     }
 
     #[test]
