@@ -25,6 +25,18 @@ use crate::view::View;
 pub trait SignSets: Debug + Send + Sync {
     /// The data of the RRSIG records of a set; none if it cannot be signed.
     fn sign(&self, owner: &NameBuf, rtype: Rtype, ttl: u32, records: &[Vec<u8>]) -> Vec<Vec<u8>>;
+
+    /// What went wrong since this was asked last. Views with a set that has no signatures are not to be served: validators refuse it.
+    fn take_failure(&self) -> Option<SignFailure>;
+}
+
+/// Sets could not be signed anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignFailure {
+    /// Why not.
+    pub why: String,
+    /// Whether one of them has no signatures; else all have those of before, which are still good.
+    pub is_unsigned: bool,
 }
 
 /// The records that lines have in a zone, and which of its addresses are given by weight and health.
@@ -81,7 +93,7 @@ impl LineData {
     }
 
     /// Who makes signatures.
-    pub(crate) fn signer(&self) -> Option<&Arc<dyn SignSets>> {
+    pub fn signer(&self) -> Option<&Arc<dyn SignSets>> {
         self.signer.as_ref()
     }
 

@@ -51,6 +51,9 @@ struct Seen {
     ds: String,
     /// The longest TTL of a set that had one of its records.
     ttl: Option<u32>,
+    /// Whether that is the TTL of a set with none of another key's: the set before may have had a longer one.
+    #[serde(default)]
+    is_seen_alone: bool,
     /// Since when all servers have one, in seconds since 1970.
     shown_since: Option<u64>,
     /// Since when no server has one.
@@ -94,6 +97,16 @@ impl Parent {
         for key in key_signing() {
             let mut seen = self.seen(origin, key).cloned().unwrap_or_else(|| Seen::new(origin, key));
             let before = seen.shown_since;
+            let of_other = |ds: &[u8]| {
+                key_signing().any(|other| other.dnskey() != key.dnskey() && other.is_named_by(origin, ds))
+            };
+            seen.is_seen_alone |= said.iter().any(|(_, said)| match said {
+                Said::Ds { records, .. } => {
+                    let is_own = records.iter().any(|ds| key.is_named_by(origin, ds));
+                    is_own && !records.iter().any(|ds| of_other(ds))
+                }
+                Said::Nothing(_) => false,
+            });
             seen.note(origin, key, said, now);
             match (before, seen.shown_since) {
                 (None, Some(_)) => changes.push(ParentChange::Shown(key.tag())),
@@ -142,7 +155,7 @@ impl Parent {
     pub fn end_of(&self, origin: Name<'_>, keys: &KeySet, old: &Key, now: u64) -> Option<u64> {
         let active = keys.at(now).ok().filter(|_| keys.is_leaving(old, now))?;
         let seen = self.seen(origin, old);
-        let ttl = u64::from(seen.and_then(|seen| seen.ttl).unwrap_or(UNKNOWN_TTL));
+        let ttl = u64::from(seen.map_or(UNKNOWN_TTL, Seen::ttl));
         let shown = active.synced.iter().map(|key| self.seen(origin, key)?.shown_since);
         let shown = shown.collect::<Option<Vec<u64>>>()?.into_iter().max()?;
         let goes_on = active.synced.iter().any(|key| key.algorithm() == old.algorithm());
@@ -168,7 +181,13 @@ impl Parent {
 impl Seen {
     fn new(origin: Name<'_>, key: &Key) -> Seen {
         let ds = hexadecimal(&key.ds(origin));
-        Seen { ds, ttl: None, shown_since: None, absent_since: None, is_shown: false }
+        Seen { ds, ttl: None, is_seen_alone: false, shown_since: None, absent_since: None, is_shown: false }
+    }
+
+    /// Seconds for which caches may have a set with one of its records.
+    fn ttl(&self) -> u32 {
+        let least = if self.is_seen_alone { 0 } else { UNKNOWN_TTL };
+        self.ttl.unwrap_or(UNKNOWN_TTL).max(least)
     }
 
     fn note(&mut self, origin: Name<'_>, key: &Key, said: &[(SocketAddr, Said)], now: u64) {

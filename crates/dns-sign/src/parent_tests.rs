@@ -96,6 +96,17 @@ fn an_old_ds_that_was_never_seen_is_waited_for_two_days() {
 }
 
 #[test]
+fn the_ttl_of_a_set_with_both_records_does_not_tell_that_of_the_set_before() {
+    let mut roll = Roll::new();
+    let (old, new) = (roll.old.clone(), roll.new.clone());
+    roll.say(TOLD, &[ds(60, &[&old, &new])]);
+    assert_eq!(roll.end(TOLD), Some(TOLD + 2 * DAY));
+    roll.say(TOLD + 1, &[ds(3600, &[&old])]);
+    roll.say(TOLD + 2, &[ds(60, &[&old, &new])]);
+    assert_eq!(roll.end(TOLD + 2), Some(TOLD + 2 + 3600));
+}
+
+#[test]
 fn a_server_that_is_silent_holds_the_old_key_and_one_that_falls_back_begins_the_wait_anew() {
     let mut roll = Roll::new();
     let (old, new) = (roll.old.clone(), roll.new.clone());
@@ -173,6 +184,7 @@ fn a_key_whose_algorithm_ends_waits_until_the_parent_does_not_name_it_any_more()
     let keys = KeySet::new(vec![first, second]);
     let mut roll = Roll { keys, old: old.clone(), new: new.clone(), parent: Parent::default() };
     let told = NOW + 9 * DAY;
+    roll.say(told - DAY, &[ds(3600, &[&old])]);
     roll.say(told, &[ds(7200, &[&old, &new])]);
     assert_eq!(roll.end(told), None);
     roll.say(told + 60, &[ds(60, &[&new])]);

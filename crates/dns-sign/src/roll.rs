@@ -107,7 +107,13 @@ impl KeySet {
         let key_signing = |key: &&Key| key.role() == Role::KeySigning;
         // A change that a crash has interrupted goes on: the key-signing key is drawn last but for the end of the old ones.
         if let Some(new) = live().filter(is_new).find(key_signing) {
-            let sync_delete = new.times.sync_publish.unwrap_or(now).max(now);
+            // One that leaves itself has a successor, or the way back has begun: if all were to leave, the parent would be told of none.
+            let is_leaving = |key: &Key| key.times.sync_delete.is_some();
+            if live().filter(is_new).filter(key_signing).any(is_leaving) {
+                return None;
+            }
+            // Nor are any to leave for one that the parent is never told of.
+            let sync_delete = new.times.sync_publish?.max(now);
             let leaving = live().filter(|key| !is_new(key)).filter(key_signing);
             let leaving = leaving
                 .filter(|key| key.times.sync_delete.is_none() && key.times.state(now) == State::Signing);

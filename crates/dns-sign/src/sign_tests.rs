@@ -470,6 +470,24 @@ fn a_change_of_algorithm_begins_once_and_not_while_keys_are_replaced() {
 }
 
 #[test]
+fn a_change_of_algorithm_that_is_turned_back_leaves_the_parent_a_key() {
+    for roles in [&[Role::KeySigning][..], &[Role::KeySigning, Role::ZoneSigning]] {
+        let keys = changing(roles);
+        for day in [0, 7, 8, 9] {
+            assert!(keys.to_algorithm(Algorithm::default(), NOW + day * DAY).is_none(), "{roles:?} {day}");
+        }
+    }
+}
+
+#[test]
+fn no_key_leaves_for_one_that_the_parent_is_never_told_of() {
+    let untold = Times { sync_publish: None, ..Times::first(NOW) };
+    let old = key(Role::KeySigning, Times::first(NOW - DAY));
+    let keys = KeySet::new(vec![old, key_of(Algorithm::Ed25519, Role::KeySigning, untold)]);
+    assert!(keys.to_algorithm(Algorithm::Ed25519, NOW + DAY).is_none());
+}
+
+#[test]
 fn a_change_of_algorithm_goes_on_after_a_crash() {
     let first = Times::first(NOW - DAY);
     let old = || [key(Role::KeySigning, first), key(Role::ZoneSigning, first)];

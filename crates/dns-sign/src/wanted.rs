@@ -121,6 +121,9 @@ fn add_keys(sets: &mut Vec<Set>, origin: Name<'_>, keys: &Active<'_>) {
         add(Rtype::CDS, key.ds(origin));
         add(Rtype::CDNSKEY, key.dnskey().to_vec());
     }
+    // Times of keys count on it that nobody has such a set for longer.
+    let of_keys = |set: &&mut Set| [Rtype::DNSKEY, Rtype::CDS, Rtype::CDNSKEY].contains(&set.rtype);
+    sets.iter_mut().filter(of_keys).for_each(|set| set.ttl = set.ttl.min(KEY_TTL));
 }
 
 /// The types of which the parent is to have copies (RFC 7477, 2.1.2): the name servers, and the addresses of those in the zone.
@@ -186,6 +189,24 @@ mod tests {
     use dns_wire::NameBuf;
 
     use super::*;
+    use crate::key::{Key, KeyFiles, Role, Times};
+    use crate::key_set::KeySet;
+
+    #[test]
+    fn a_set_that_keys_are_joined_to_has_no_longer_ttl_than_theirs() {
+        let origin = NameBuf::from_text(b"example.", None).unwrap();
+        let times = Times { sync_publish: Some(1), ..Times::default() };
+        let files = KeyFiles::generate(origin.as_name(), Role::KeySigning, times).unwrap();
+        let keys = KeySet::new(vec![Key::read(origin.as_name(), &files.public, &files.private).unwrap()]);
+        for (own, expected) in [(86_400, KEY_TTL), (60, 60)] {
+            let types = [Rtype::DNSKEY, Rtype::CDS, Rtype::CDNSKEY];
+            let set = |rtype| Set { rtype, ttl: own, records: vec![vec![1; 8]], is_signed: true };
+            let mut sets: Vec<Set> = types.into_iter().chain([Rtype::A]).map(set).collect();
+            add_keys(&mut sets, origin.as_name(), &keys.at(2).unwrap());
+            let seen: Vec<(u32, usize)> = sets.iter().map(|set| (set.ttl, set.records.len())).collect();
+            assert_eq!(seen, [(expected, 2), (expected, 2), (expected, 2), (own, 1)]);
+        }
+    }
 
     #[test]
     fn type_bit_maps_are_those_of_the_example_of_rfc_4034() {

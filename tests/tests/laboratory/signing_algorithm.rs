@@ -110,8 +110,8 @@ impl Change {
                 assert!(flags.contains(" ad"), "{said}");
                 return;
             }
-            assert!(!said.contains("status: SERVFAIL"), "{said}: {}", unbound.output());
-            assert!(began.elapsed() < PATIENCE, "{}", unbound.output());
+            // One that has just begun, on a busy machine, may have waited for an answer for too long.
+            assert!(began.elapsed() < PATIENCE, "{said}: {}", unbound.output());
             thread::sleep(Duration::from_millis(100));
         }
     }

@@ -79,14 +79,20 @@ pub(super) fn generate(
     write(directory, &KeyFiles::generate_by(algorithm, origin, role, times)?)
 }
 
-/// Writes the files of a new key, and says where they are, apart from their endings.
+/// Writes the files of a new key, and says where they are, apart from their endings. Each is there whole or not at all, whenever others look
+/// or the machine stops, and the public half first: a key counts from its private one on.
 pub(super) fn write(directory: &Path, files: &KeyFiles) -> anyhow::Result<PathBuf> {
     let stem = directory.join(&files.stem);
     let write_all = || {
         fs::create_dir_all(directory)?;
-        write_new(&with_ending(&stem, "key"), 0o644, &files.public, directory)?;
-        write_new(&with_ending(&stem, "private"), 0o600, &files.private, directory)?;
-        journal::sync_directory(&stem)
+        let [public, private] = ["key", "private"].map(|ending| with_ending(&stem, ending));
+        // A crash may have left the public half of the same key, if that is in a token.
+        let is_other = fs::read(&public).is_ok_and(|held| held != files.public.as_bytes());
+        if is_other || private.try_exists()? {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        replace(&public, 0o644, &files.public, directory)?;
+        replace(&private, 0o600, &files.private, directory)
     };
     write_all().with_context(|| format!("writing the key {}", stem.display()))?;
     Ok(stem)
@@ -125,4 +131,33 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{ending}"));
     name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use dns_wire::NameBuf;
+
+    use super::*;
+
+    #[test]
+    fn a_key_is_written_whole_and_in_place_of_no_other_one() {
+        let directory = std::env::temp_dir().join(format!("sidestep-key-files-{}", std::process::id()));
+        let origin = NameBuf::from_text(b"example.", None).unwrap();
+        let about = (Role::KeySigning, Times::default());
+        let files =
+            KeyFiles::of_token(origin.as_name(), about, (13, vec![7; 64]), "pkcs11:object=a").unwrap();
+        // What crashes have left: a half that was not renamed yet, and the public one.
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join(format!("{}.private.new", files.stem)), "half").unwrap();
+        fs::write(directory.join(format!("{}.key", files.stem)), &files.public).unwrap();
+        let keys = || read(origin.as_name(), &directory).unwrap().keys().len();
+        assert_eq!(keys(), 0);
+        write(&directory, &files).unwrap();
+        assert_eq!((keys(), fs::read_dir(&directory).unwrap().count()), (1, 2));
+        assert!(write(&directory, &files).is_err(), "it is there");
+        fs::remove_file(directory.join(format!("{}.private", files.stem))).unwrap();
+        fs::write(directory.join(format!("{}.key", files.stem)), "of another one").unwrap();
+        assert!(write(&directory, &files).is_err(), "its private half may be elsewhere");
+        fs::remove_dir_all(&directory).unwrap();
+    }
 }

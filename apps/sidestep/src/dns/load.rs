@@ -301,7 +301,13 @@ impl Loaded {
             let is_same = held.map_or(wanted.is_empty(), |held| *held.pools() == wanted);
             if version.tree().is_some() && !is_same {
                 let data = held.cloned().unwrap_or_default().with_pools(wanted);
-                versions.push((number, signing::with_views(version.clone(), &data)));
+                match signing::with_views(version, &data) {
+                    Ok(version) => versions.push((number, version)),
+                    Err(error) => {
+                        let origin = version.served.origin();
+                        log::error!("zone {origin}: its addresses stay as they are: {error:#}");
+                    }
+                }
             }
         }
         (!versions.is_empty()).then(|| self.with(versions))
@@ -337,6 +343,7 @@ impl Loaded {
                     let problem = format!("its signatures are not renewed: {error:#}");
                     log::error!("zone {origin}: {problem}");
                     problems.insert(NameBuf::from(origin), problem);
+                    again = again.min(signing::LOOK_AFTER_ERROR);
                 }
             }
         }

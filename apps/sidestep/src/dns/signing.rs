@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use dns_auth::compile::{compile, compile_changed, compile_views, compile_with_lines};
-use dns_auth::{LineData, SignSets};
+use dns_auth::{LineData, ServedZone, SignFailure, SignSets};
 use dns_sign::{
     Active, Algorithm, DenialBy, Due, Key, KeySet, Lifetimes, Role, Signed, Signer, State, Times, differing,
 };
 use dns_token::KeyUri;
 use dns_transfer::Difference;
 use dns_wire::{Name, NameBuf, Rtype};
-use dns_zone::{Changed, Zone};
+use dns_zone::Zone;
 
 use super::config::ZoneSpec;
 use super::transfers::unix_time;
@@ -31,6 +31,9 @@ const RENEWED_MAX: usize = 2000;
 
 /// What happens to signatures is looked at so often, whatever they say: clocks may jump, and keys may come.
 pub(crate) const LOOK_MAX: Duration = Duration::from_secs(3600);
+
+/// After an error they are looked at again so soon: a token may be back, or a file whole.
+pub(crate) const LOOK_AFTER_ERROR: Duration = Duration::from_secs(120);
 
 /// What a version was signed from, and how the next one will be.
 #[derive(Clone, Debug)]
@@ -64,31 +67,70 @@ struct ViewSigner {
     origin: NameBuf,
     keys: Arc<KeySet>,
     made: Arc<Made>,
+    failure: Mutex<Option<SignFailure>>,
+}
+
+/// As far as signatures are good that cannot be made anew now: until they expire.
+const UNTIL_EXPIRED: Lifetimes = Lifetimes { validity: 14 * 86_400, spread: 0, refresh: 0 };
+
+impl ViewSigner {
+    fn new(origin: NameBuf, keys: Arc<KeySet>, made: Arc<Made>) -> ViewSigner {
+        ViewSigner { origin, keys, made, failure: Mutex::new(None) }
+    }
+
+    /// Notes that a set was not signed. One without signatures counts more than those that have them.
+    fn note(&self, why: String, is_unsigned: bool) {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        if failure.as_ref().is_none_or(|noted| is_unsigned && !noted.is_unsigned) {
+            *failure = Some(SignFailure { why, is_unsigned });
+        }
+    }
+
+    fn try_sign(
+        &self,
+        owner: &NameBuf,
+        rtype: Rtype,
+        ttl: u32,
+        records: &[Vec<u8>],
+    ) -> anyhow::Result<Vec<Vec<u8>>> {
+        let now = unix_time();
+        let active = self.keys.at(now)?;
+        // It denies nothing.
+        let by = |lifetimes| Signer::new(self.origin.as_name(), &active, now, lifetimes, DenialBy::default());
+        let signer = by(Lifetimes::default());
+        let key = (owner.clone(), rtype.0, ttl, records.to_vec());
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = made.get(&key).cloned();
+        let are_good =
+            |signer: &Signer<'_>, held: &Vec<Vec<u8>>| signer.are_good(rtype, held.iter().map(Vec::as_slice));
+        if let Some(held) = held.as_ref().filter(|held| are_good(&signer, held)) {
+            return Ok(held.clone());
+        }
+        if let Some(signatures) = signer.sign_set(owner.as_name(), rtype, ttl, records) {
+            made.insert(key, signatures.clone());
+            return Ok(signatures);
+        }
+        let why = format!("{owner} {rtype}, which some clients get: a key could not sign");
+        match held.filter(|held| are_good(&by(UNTIL_EXPIRED), held)) {
+            Some(held) => {
+                self.note(why, false);
+                Ok(held)
+            }
+            None => bail!(why),
+        }
+    }
 }
 
 impl SignSets for ViewSigner {
     fn sign(&self, owner: &NameBuf, rtype: Rtype, ttl: u32, records: &[Vec<u8>]) -> Vec<Vec<u8>> {
-        let sign = || {
-            let now = unix_time();
-            let active = self.keys.at(now)?;
-            // It denies nothing.
-            let signer =
-                Signer::new(self.origin.as_name(), &active, now, Lifetimes::default(), DenialBy::default());
-            let key = (owner.clone(), rtype.0, ttl, records.to_vec());
-            let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-            let held = made.get(&key).cloned();
-            if let Some(held) = held.filter(|held| signer.are_good(rtype, held.iter().map(Vec::as_slice))) {
-                return Ok(held);
-            }
-            let signatures = signer.sign_set(owner.as_name(), rtype, ttl, records);
-            let signatures = signatures.context("the cryptographic library could not sign")?;
-            made.insert(key, signatures.clone());
-            anyhow::Ok(signatures)
-        };
-        sign().unwrap_or_else(|error| {
-            log::error!("{owner} {rtype}: some clients get records that are not signed: {error:#}");
+        self.try_sign(owner, rtype, ttl, records).unwrap_or_else(|error| {
+            self.note(format!("{error:#}"), true);
             Vec::new()
         })
+    }
+
+    fn take_failure(&self) -> Option<SignFailure> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -135,23 +177,70 @@ pub(crate) fn load(
             let signing = signing(source, is_unsaved);
             names.extend(signing.due(zone, usize::MAX)?.names);
             let next = signing.next(&held, &names)?;
-            let version = signing.keep(&held, next);
-            Ok(with_views(version, data))
+            // What cannot be served is not kept either.
+            let viewed = viewed(served_next(&held, next.as_ref()), Some(&signing), data)?;
+            Ok(with_viewed(signing.keep(&held, next), viewed))
         }
     }
 }
 
 /// A version with views that are made of `data`.
-pub(crate) fn with_views(version: Version, data: &LineData) -> Version {
-    if data.is_empty() && version.served.lines().is_none() {
-        return version;
+///
+/// # Errors
+/// A set that some clients would get cannot be signed. The views that are served stay good for as long as their signatures.
+pub(crate) fn with_views(version: &Version, data: &LineData) -> anyhow::Result<Version> {
+    let viewed = viewed(&version.served, version.signing.as_deref(), data)?;
+    Ok(with_viewed(version.clone(), viewed))
+}
+
+/// A zone with views that were made for it.
+struct Viewed {
+    served: ServedZone,
+    /// Why sets in them have signatures of before, which end soon.
+    kept: Option<String>,
+}
+
+/// A zone with views that are made of `data`; `None` if it has none, and is to have none.
+fn viewed(served: &ServedZone, signing: Option<&Signing>, data: &LineData) -> anyhow::Result<Option<Viewed>> {
+    if data.is_empty() && served.lines().is_none() {
+        return Ok(None);
     }
-    let data = match &version.signing {
+    let data = match signing {
         Some(signing) => data.signed_by(signing.view_signer()),
         None => data.clone(),
     };
-    let served = compile_views(&version.served, &Arc::new(data));
-    Version { served: Arc::new(served), ..version }
+    let data = Arc::new(data);
+    let served = compile_views(served, &data);
+    let kept = kept_signatures(&data)?;
+    if let Some(why) = &kept {
+        log::error!("zone {}: signatures of before are still served: {why}", served.origin());
+    }
+    Ok(Some(Viewed { served, kept }))
+}
+
+fn with_viewed(version: Version, viewed: Option<Viewed>) -> Version {
+    match viewed {
+        Some(Viewed { served, .. }) => Version { served: Arc::new(served), ..version },
+        None => version,
+    }
+}
+
+/// Why sets in views that were just made of `data` have signatures of before.
+///
+/// # Errors
+/// One has none.
+fn kept_signatures(data: &LineData) -> anyhow::Result<Option<String>> {
+    match data.signer().and_then(|signer| signer.take_failure()) {
+        Some(SignFailure { why, is_unsigned: true }) => {
+            bail!("{why}: some clients would get what is not signed")
+        }
+        failure => Ok(failure.map(|failure| failure.why)),
+    }
+}
+
+/// What is served of `held`, or of the version behind that.
+fn served_next<'v>(held: &'v Version, next: Option<&'v Next>) -> &'v ServedZone {
+    next.map_or(&held.served, |next| &next.served)
 }
 
 /// What was served of a zone that cannot be signed now, if it is on disk.
@@ -229,19 +318,35 @@ fn first(signing: Signing, data: &LineData) -> anyhow::Result<Version> {
     let serial = source.serial().wrapping_add(1).max(1);
     let signer = signing.signer(origin, &active, now);
     let zone = signer.sign(source, serial, load::random_seed())?;
+    let served = match data.is_empty() {
+        true => compile(zone.clone()),
+        false => {
+            let data = Arc::new(data.signed_by(signing.view_signer()));
+            let served = compile_with_lines(zone.clone(), &data);
+            kept_signatures(&data)?;
+            served
+        }
+    };
     store::save(file, &zone)?;
     log::info!("zone {origin}: signed, serial {serial}");
-    let served = match data.is_empty() {
-        true => compile(zone),
-        false => compile_with_lines(zone, &Arc::new(data.signed_by(signing.view_signer()))),
-    };
     Ok(Version { signing: Some(Arc::new(signing)), ..Version::first(served) })
 }
 
 /// A version that is signed, and not yet kept.
 pub(crate) struct Next {
-    changed: Changed,
+    zone: Zone,
+    served: ServedZone,
     differences: [Arc<Difference>; 1],
+    /// Why views have a set without signatures, which are made by the keys of before.
+    unsigned: Option<String>,
+}
+
+impl Next {
+    /// # Errors
+    /// It has views, and a set of theirs has no signatures.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        self.unsigned.clone().map_or(Ok(()), |why| bail!(why))
+    }
 }
 
 impl Signing {
@@ -252,17 +357,20 @@ impl Signing {
     /// Signs for views, with the keys as they are now.
     fn view_signer(&self) -> Arc<dyn SignSets> {
         let (origin, keys) = (NameBuf::from(self.source.origin()), Arc::clone(&self.keys));
-        Arc::new(ViewSigner { origin, keys, made: Arc::clone(&self.made) })
+        Arc::new(ViewSigner::new(origin, keys, Arc::clone(&self.made)))
     }
 
     /// Whether all signatures of views are good for long enough.
-    fn are_views_good(&self, version: &Version) -> anyhow::Result<bool> {
-        let Some(lines) = version.served.lines() else { return Ok(true) };
-        let (active, now) = (self.keys.at(unix_time())?, unix_time());
-        let signer = self.signer(self.source.origin(), &active, now);
+    fn are_views_good(&self, served: &ServedZone) -> anyhow::Result<bool> {
+        let Some(lines) = served.lines() else { return Ok(true) };
+        let now = unix_time();
+        let (origin, active) = (self.source.origin(), self.keys.at(now)?);
+        let signer = self.signer(origin, &active, now);
         let are_good = lines.signatures().all(|(rtype, own)| signer.are_good(rtype, own.into_iter()));
+        // Those that end soon stay until there are others: a token may be away.
+        let lasting = Signer::new(origin, &active, now, UNTIL_EXPIRED, self.denial);
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        made.retain(|(_, rtype, ..), own| signer.are_good(Rtype(*rtype), own.iter().map(Vec::as_slice)));
+        made.retain(|(_, rtype, ..), own| lasting.are_good(Rtype(*rtype), own.iter().map(Vec::as_slice)));
         Ok(are_good)
     }
 
@@ -280,7 +388,10 @@ impl Signing {
             return Ok(None);
         };
         let differences = [Arc::new(Difference::at(old, &changed.zone, &names))];
-        Ok(Some(Next { changed, differences }))
+        let zone = changed.zone.clone();
+        let served = compile_changed(&held.served, changed);
+        let unsigned = served.lines().and_then(|lines| kept_signatures(lines.data()).err());
+        Ok(Some(Next { zone, served, differences, unsigned: unsigned.map(|error| error.to_string()) }))
     }
 
     /// What is due of the signatures of a version, of so many names at most.
@@ -292,20 +403,19 @@ impl Signing {
 
     /// Writes the version behind `held`, and has it served. A disk that is full does not end that: what was signed before would end.
     pub(crate) fn keep(mut self, held: &Version, next: Option<Next>) -> Version {
-        let Some(Next { changed, differences }) = next else {
+        let Some(Next { zone, served, differences, .. }) = next else {
             return Version { signing: Some(Arc::new(self)), ..held.clone() };
         };
         let written = match self.is_unsaved {
-            true => store::save(&self.file, &changed.zone),
-            false => store::add(&self.file, &differences, &changed.zone),
+            true => store::save(&self.file, &zone),
+            false => store::add(&self.file, &differences, &zone),
         };
         self.is_unsaved = written.is_err();
         if let Err(error) = written {
             let origin = held.served.origin();
             log::error!("zone {origin}: its signed version is served, but not kept: {error:#}");
         }
-        let next = held.next(compile_changed(&held.served, changed), &differences);
-        Version { signing: Some(Arc::new(self)), ..next }
+        Version { signing: Some(Arc::new(self)), ..held.next(served, &differences) }
     }
 }
 
@@ -315,23 +425,26 @@ pub(crate) fn renew(held: &Version) -> anyhow::Result<(Option<Version>, Duration
     let now = unix_time();
     let mut keys = with_algorithm(zone.origin(), &signing.directory, signing.algorithm, signing.makes_keys)?;
     tokens::connect(zone.origin(), &mut keys, signing.key_uri.as_ref());
-    let keys = Arc::new(keys);
-    let signing = Signing { keys: Arc::clone(&keys), ..Signing::clone(signing) };
+    let signing = Signing { keys: Arc::new(keys), ..Signing::clone(signing) };
     let due = signing.due(zone, RENEWED_MAX)?;
-    let next_key = keys.next_change(now).map_or(u64::MAX, |time| time - now);
+    let next_key = signing.keys.next_change(now).map_or(u64::MAX, |time| time - now);
     let again = Duration::from_secs(next_key.min(due.next.into()).max(1)).min(LOOK_MAX);
     let next = signing.next(held, &due.names)?;
-    let renewed = next.map(|next| signing.clone().keep(held, Some(next)));
-    let version = renewed.as_ref().unwrap_or(held);
-    if let Some(lines) = version.served.lines()
-        && !signing.are_views_good(version)?
-    {
-        let signing = version.signing.as_deref().cloned().unwrap_or_else(|| signing.clone());
-        let keyed = Signing { keys, ..signing };
-        let version = Version { signing: Some(Arc::new(keyed)), ..version.clone() };
-        return Ok((Some(with_views(version, lines.data())), again));
+    let served = served_next(held, next.as_ref());
+    let is_unsigned = next.as_ref().is_some_and(|next| next.unsigned.is_some());
+    let viewed = match served.lines() {
+        Some(lines) if is_unsigned || !signing.are_views_good(served)? => {
+            viewed(served, Some(&signing), lines.data())?
+        }
+        _ => None,
+    };
+    if let Some(why) = viewed.as_ref().and_then(|viewed| viewed.kept.clone()) {
+        bail!(why);
     }
-    Ok((renewed, again))
+    if next.is_none() && viewed.is_none() {
+        return Ok((None, again));
+    }
+    Ok((Some(with_viewed(signing.keep(held, next), viewed)), again))
 }
 
 /// The keys in a directory. If they are to have another algorithm, the change begins.
@@ -344,7 +457,7 @@ fn with_algorithm(
     let keys = key_files::read(origin, directory)?;
     let Some(algorithm) = algorithm else { return Ok(keys) };
     let now = unix_time();
-    if keys.to_algorithm(algorithm, now).is_none() {
+    let Some(change) = keys.to_algorithm(algorithm, now) else {
         let has_come =
             |key: &Key| key.algorithm() == algorithm.number() && key.times.state(now) != State::Removed;
         if !keys.keys().is_empty() && !keys.keys().iter().any(has_come) {
@@ -354,17 +467,19 @@ fn with_algorithm(
             );
         }
         return Ok(keys);
-    }
-    if !makes_keys {
+    };
+    if !makes_keys && !change.drawn.is_empty() {
         log::error!(
-            "zone {origin}: its keys are not of {}, and new-keys = false says that none is made: make one by dnssec-keygen",
-            algorithm.name()
+            "zone {origin}: its keys are not of {}, and new-keys = false says that none is made: {}",
+            algorithm.name(),
+            advice(origin, algorithm, &change.drawn, now)
         );
         return Ok(keys);
     }
     let _lock = key_files::lock(directory)?;
     let (keys, now) = (key_files::read(origin, directory)?, unix_time());
-    let Some(change) = keys.to_algorithm(algorithm, now) else { return Ok(keys) };
+    let change = keys.to_algorithm(algorithm, now);
+    let Some(change) = change.filter(|change| makes_keys || change.drawn.is_empty()) else { return Ok(keys) };
     for (role, times) in change.drawn {
         let stem = key_files::generate(origin, directory, algorithm, role, times)?;
         log::info!(
@@ -377,6 +492,23 @@ fn with_algorithm(
         key_files::set_times(origin, directory, key, times)?;
     }
     key_files::read(origin, directory)
+}
+
+/// How somebody else makes keys that a change needs, with times in seconds from `now` on: validators refuse a zone whose keys come in front
+/// of their signatures.
+fn advice(origin: Name<'_>, algorithm: Algorithm, drawn: &[(Role, Times)], now: u64) -> String {
+    let command = |(role, times): &(Role, Times)| {
+        let of_role = if *role == Role::KeySigning { " -f KSK" } else { "" };
+        let options = [("-A", times.activate), ("-P", times.publish), ("-P sync", times.sync_publish)];
+        let options =
+            options.into_iter().filter_map(|(option, time)| Some((option, time?.saturating_sub(now))));
+        let options: String = options.map(|(option, seconds)| format!(" {option} +{seconds}")).collect();
+        format!("dnssec-keygen -a {}{of_role}{options} {origin}", algorithm.name())
+    };
+    format!(
+        "make what it needs, in this order, by {}",
+        drawn.iter().map(command).collect::<Vec<_>>().join("; ")
+    )
 }
 
 /// The keys of a zone. One that was never signed gets its first key.
@@ -399,4 +531,75 @@ fn keys_for(origin: Name<'_>, spec: &ZoneSpec, was_signed: bool) -> anyhow::Resu
     let stem = key_files::generate(origin, directory, algorithm, Role::KeySigning, times)?;
     log::info!("zone {origin}: a key was made, {}", stem.display());
     key_files::read(origin, directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use dns_sign::{KeyFiles, RemoteSigner};
+
+    use super::*;
+
+    /// A token that may be away.
+    #[derive(Debug)]
+    struct Token(AtomicBool);
+
+    impl RemoteSigner for Token {
+        fn sign(&self, _octets: &[u8]) -> Option<Vec<u8>> {
+            self.0.load(Ordering::Relaxed).then(|| vec![7; 64])
+        }
+    }
+
+    #[test]
+    fn the_advice_says_when_signatures_and_keys_and_what_the_parent_is_told_come() {
+        let origin = NameBuf::from_text(b"example.", None).unwrap();
+        let zone_signing = Times { activate: Some(1000), publish: Some(1800), ..Times::default() };
+        let key_signing = Times { sync_publish: Some(2600), ..zone_signing };
+        let drawn = [(Role::ZoneSigning, zone_signing), (Role::KeySigning, key_signing)];
+        assert_eq!(
+            advice(origin.as_name(), Algorithm::Ed25519, &drawn, 1000),
+            "make what it needs, in this order, by dnssec-keygen -a ED25519 -A +0 -P +800 example.; \
+             dnssec-keygen -a ED25519 -f KSK -A +0 -P +800 -P sync +1600 example."
+        );
+    }
+
+    #[test]
+    fn what_views_have_keeps_its_signatures_until_they_expire_and_is_not_served_without() {
+        let origin = NameBuf::from_text(b"example.", None).unwrap();
+        let about = (Role::KeySigning, Times::first(unix_time() - 60));
+        let files =
+            KeyFiles::of_token(origin.as_name(), about, (13, vec![7; 64]), "pkcs11:object=a").unwrap();
+        let key = Key::read(origin.as_name(), &files.public, &files.private).unwrap();
+        let mut keys = KeySet::new(vec![key]);
+        let token = Arc::new(Token(AtomicBool::new(true)));
+        keys.connect(|_, _| Some(Arc::<Token>::clone(&token)));
+        let made = Arc::new(Made::default());
+        let signer = ViewSigner::new(origin.clone(), Arc::new(keys), Arc::clone(&made));
+        let sign = |octet: u8| signer.sign(&origin, Rtype::A, 60, &[vec![192, 0, 2, octet]]);
+        let expire_at = |time: u64| {
+            let time = (time as u32).to_be_bytes();
+            let mut made = made.lock().unwrap();
+            made.values_mut().flatten().for_each(|signature| signature[8..12].copy_from_slice(&time));
+        };
+        assert_eq!((sign(1).len(), signer.take_failure()), (1, None));
+
+        token.0.store(false, Ordering::Relaxed);
+        assert_eq!((sign(1).len(), signer.take_failure()), (1, None), "they are good for days");
+        expire_at(unix_time() + 3600);
+        assert_eq!(sign(1).len(), 1);
+        assert!(!signer.take_failure().unwrap().is_unsigned);
+        let data = LineData::default().signed_by(Arc::new(signer));
+        let signer = data.signer().unwrap();
+        let sign = |octet: u8| signer.sign(&origin, Rtype::A, 60, &[vec![192, 0, 2, octet]]);
+        assert_eq!((sign(2), sign(1).len()), (Vec::new(), 1));
+        assert!(kept_signatures(&data).is_err(), "one that was never signed");
+        expire_at(unix_time() - 1);
+        assert_eq!(sign(1), Vec::<Vec<u8>>::new());
+        assert!(kept_signatures(&data).is_err());
+
+        token.0.store(true, Ordering::Relaxed);
+        assert_eq!((sign(1).len(), sign(2).len()), (1, 1));
+        assert!(kept_signatures(&data).unwrap().is_none(), "what was told is not told again");
+    }
 }

@@ -133,6 +133,9 @@ fn next(
     let names: Vec<NameBuf> = names.into_iter().collect();
     let signing = signing.with_source(last.clone());
     let next = signing.next(held, &names)?;
+    if let Some(next) = &next {
+        next.check()?;
+    }
     // Updates are kept before the version that they lead to: that one can be made from them again.
     store::add(file, differences, last)?;
     Ok(signing.keep(held, next))

@@ -60,9 +60,12 @@ impl SignedZone {
         SignedZone::start_by(by, directory)
     }
 
-    /// What `sidestep dns keys` says of each key.
+    /// What `sidestep dns keys` says of each key; nothing while it cannot say.
     fn keys(&self) -> Vec<Value> {
         let output = command(&["dns", "keys", "--json", "--config", &self.config]);
+        if !output.status.success() {
+            return Vec::new();
+        }
         let text = String::from_utf8(output.stdout).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
@@ -80,6 +83,11 @@ impl SignedZone {
         }
     }
 
+    /// The same when there are keys.
+    fn wait_for_keys(&self, what: &str, are_so: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+        self.wait_for(what, |keys| !keys.is_empty() && are_so(keys))
+    }
+
     /// Has the server look at configuration, keys and parents.
     fn reload(&self) {
         self.server.process.signal(Signal::HUP);
@@ -92,7 +100,7 @@ impl SignedZone {
 
     /// The data of the DS record that the parent should have.
     fn ds(&self) -> Vec<Vec<u8>> {
-        self.wait_for("the server has all keys", |keys| {
+        self.wait_for_keys("the server has all keys", |keys| {
             keys.iter().all(|key| word(key, "state") != "unseen")
         });
         let output = command(&["dns", "keys", "--ds", "--config", &self.config]);
