@@ -33,8 +33,18 @@ pub struct Dispatcher {
     /// The lane whose frames are taken back first next time.
     next: usize,
     bell: Bell,
-    /// Frames for workers that were too far behind.
+    passed: Passed,
+}
+
+/// Frames that the device counts, and that are not the own engine's.
+#[derive(Default)]
+struct Passed {
+    /// Received, and for workers.
+    down: u64,
+    /// Of these, frames for workers that were too far behind.
     dropped: u64,
+    /// Answers of workers that the device has taken.
+    up: u64,
 }
 
 /// Shares a device: with one worker for each flow that `scatter` does not leave to the dispatcher's own engine. Fails for want of descriptors.
@@ -55,8 +65,8 @@ pub fn share(
         made.push(Worker::new(end, theirs, offer.clone(), number));
     }
     let sorted = (0..workers).map(|_| Burst::new()).collect();
-    let mut dispatcher =
-        Dispatcher { device, scatter, lanes, sorted, answers: Burst::new(), next: 0, bell, dropped: 0 };
+    let (answers, passed) = (Burst::new(), Passed::default());
+    let mut dispatcher = Dispatcher { device, scatter, lanes, sorted, answers, next: 0, bell, passed };
     (0..workers).for_each(|worker| dispatcher.lend(worker, STOCK));
     Ok((dispatcher, made))
 }
@@ -72,8 +82,9 @@ impl Dispatcher {
             }
         }
         for (lane, frames) in self.lanes.iter_mut().zip(&mut self.sorted) {
+            self.passed.down += frames.len() as u64;
             lane.hand_over(frames);
-            self.dropped += frames.len() as u64;
+            self.passed.dropped += frames.len() as u64;
             frames.drain(..).for_each(|frame| self.device.release(frame));
         }
     }
@@ -90,13 +101,20 @@ impl Dispatcher {
             self.lanes[at].take_back(&mut returned);
             came += returned.len();
             self.sort_out(returned);
-            self.device.tx_burst(&mut self.answers, now);
+            self.send_answers(now);
         }
         self.next = (self.next + 1) % self.lanes.len();
         if came == 0 && !self.answers.is_empty() {
-            came = self.device.tx_burst(&mut self.answers, now);
+            came = self.send_answers(now);
         }
         came
+    }
+
+    /// Sends what there is room for. Returns how many the device has taken.
+    fn send_answers(&mut self, now: Instant) -> usize {
+        let sent = self.device.tx_burst(&mut self.answers, now);
+        self.passed.up += sent as u64;
+        sent
     }
 
     /// Keeps the answers, and releases the rest.
@@ -210,12 +228,15 @@ impl Device for Dispatcher {
         !self.answers.is_empty() || self.device.holds_unsent()
     }
 
-    /// Those of the device. Frames that workers have are not held by this one's user.
+    /// Those of the device without the frames of workers, which count these themselves: sums over all its ends are right. Frames
+    /// for workers that were too far behind are lost here, and workers' frames are not held by this one's user.
     fn counters(&self) -> DeviceCounters {
         let counters = self.device.counters();
         let elsewhere = (self.outstanding() + self.answers.len()) as u64;
         DeviceCounters {
-            rx_dropped_full: counters.rx_dropped_full + self.dropped,
+            rx_frames: counters.rx_frames.saturating_sub(self.passed.down),
+            tx_frames: counters.tx_frames.saturating_sub(self.passed.up),
+            rx_dropped_full: counters.rx_dropped_full + self.passed.dropped,
             frames_held: counters.frames_held.saturating_sub(elsewhere),
             ..counters
         }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use clock::Instant;
 use device::memory::{self, MemoryDevice};
-use device::{Burst, Device};
+use device::{Burst, Device, DeviceCounters};
 use dispatch::{Dispatcher, OUTSTANDING_MAX, Place, STOCK, Scatter, Worker, share};
 use engine::{Config, DeviceId, Echo, Engine, EngineHandle, Role};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -84,11 +84,19 @@ impl Engines {
         }
     }
 
+    fn counters(&self) -> impl Iterator<Item = DeviceCounters> {
+        self.0.iter().map(|(engine, _)| engine.device_reports().present[0].counters)
+    }
+
     /// Frames that each was brought, and those that it dropped.
     fn counts(&self) -> Vec<(u64, u64)> {
-        let counters = |engine: &Engine<Echo>| engine.device_reports().present[0].counters;
-        let counts = self.0.iter().map(|(engine, _)| counters(engine));
-        counts.map(|counters| (counters.rx_frames, counters.rx_dropped_full)).collect()
+        self.counters().map(|counters| (counters.rx_frames, counters.rx_dropped_full)).collect()
+    }
+
+    /// Frames that all were brought, and that all sent.
+    fn sums(&self) -> (u64, u64) {
+        let both = self.counters().map(|counters| (counters.rx_frames, counters.tx_frames));
+        both.fold((0, 0), |sums, it| (sums.0 + it.0, sums.1 + it.1))
     }
 }
 
@@ -112,6 +120,8 @@ fn each_question_is_answered_once_by_workers_that_share_them_evenly() {
     for (brought, _) in &engines.counts()[1..] {
         assert!((850..1150).contains(brought), "{:?}", engines.counts());
     }
+    assert_eq!(engines.counts()[0].0, 0, "the dispatcher's engine has none");
+    assert_eq!(engines.sums(), (3000, 3000), "each frame counts once");
     drop(engines);
     assert_eq!(generator.available(), FRAMES, "all frames are back");
 }
@@ -130,6 +140,7 @@ fn the_own_engine_answers_its_share() {
     assert_eq!(received(&mut generator).len(), 2000);
     let by_worker = engines.counts()[1].0;
     assert!((1300..1500).contains(&by_worker), "{by_worker} of 2000 by the worker, expected about 1400");
+    assert_eq!(engines.sums(), (2000, 2000), "each frame counts once");
 }
 
 #[test]
@@ -166,6 +177,7 @@ fn a_worker_that_stands_still_loses_what_is_beyond_its_bound_and_nobody_else_doe
     assert_eq!(before, healthy, "all questions of the worker that runs are answered");
     let dropped = engines.counts()[0].1 as usize;
     assert_eq!(healthy + dropped + OUTSTANDING_MAX - STOCK, 2400, "all else waits or was counted");
+    assert_eq!(engines.counts()[0].0, 0, "what was dropped was brought to nobody");
 
     engines.settle(|_| true);
     assert_eq!(received(&mut generator).len(), OUTSTANDING_MAX - STOCK, "what waited is answered");

@@ -57,8 +57,8 @@ pub enum ClientError {
         /// The system's error.
         error: io::Error,
     },
-    /// The connection broke.
-    #[error("the connection to the program broke: {0}")]
+    /// The connection broke, or nothing came for too long.
+    #[error("{}: {}", what_broke(.0), .0)]
     Connection(#[from] io::Error),
     /// The program ended in the middle of its answer.
     #[error("the program ended in the middle of its answer")]
@@ -69,6 +69,25 @@ pub enum ClientError {
     /// The program refused the request.
     #[error("{0}")]
     Refused(String),
+}
+
+impl ClientError {
+    /// Whether it means that no such program runs. After other errors it may yet answer.
+    pub fn is_gone(&self) -> bool {
+        match self {
+            ClientError::NothingRuns { .. } | ClientError::NoProcess { .. } => true,
+            // One that is stopped, and has many tools waiting, has no room for another.
+            ClientError::Silent { error, .. } => error.kind() != io::ErrorKind::WouldBlock,
+            _ => false,
+        }
+    }
+}
+
+fn what_broke(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "the program does not answer",
+        _ => "the connection to the program broke",
+    }
 }
 
 fn list(paths: &[PathBuf]) -> String {

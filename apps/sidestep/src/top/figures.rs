@@ -324,7 +324,8 @@ mod tests {
     }
 
     fn look(at: Instant, seen: Seen) -> Look {
-        Look { at, programs: vec![seen], interfaces: Vec::new(), brokers: 0, failures: Vec::new() }
+        let (interfaces, failures) = (Vec::new(), Vec::new());
+        Look { at, programs: vec![seen], interfaces, brokers: 0, failures, may_answer: false }
     }
 
     fn between(old: Seen, new: Seen) -> Program {

@@ -37,6 +37,8 @@ pub(crate) struct Look {
     pub(super) brokers: usize,
     /// Who did not answer, and why.
     pub(super) failures: Vec<String>,
+    /// Whether one of them may yet answer.
+    pub(super) may_answer: bool,
 }
 
 /// A program.
@@ -69,6 +71,11 @@ impl Look {
     /// Whether nothing runs.
     pub(super) fn is_of_nobody(&self) -> bool {
         self.programs.is_empty() && self.brokers == 0
+    }
+
+    /// Whether nothing runs, and nobody was too slow to say that it does.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_of_nobody() && !self.may_answer
     }
 
     pub(super) fn failures(&self) -> &[String] {
@@ -109,11 +116,12 @@ impl Looker {
         // A `sidestep run` is no program that answers here, so all are asked for its process id too.
         let control = self.which.control.clone();
         let wanted = control.clone().map_or(Wanted::All, Wanted::At);
-        let mut failures = Vec::new();
+        let (mut failures, mut may_answer) = (Vec::new(), false);
         let connections = connect(&wanted).unwrap_or_else(|error| {
             // Otherwise nobody runs.
-            let is_told = control.is_some() || matches!(error, ClientError::Permission(_));
-            failures.extend(is_told.then(|| error.to_string()));
+            let is_denied = matches!(error, ClientError::Permission(_));
+            failures.extend((control.is_some() || is_denied).then(|| error.to_string()));
+            may_answer = !error.is_gone() && !is_denied;
             Vec::new()
         });
         let (answers, told) = std::thread::scope(|scope| {
@@ -133,12 +141,16 @@ impl Looker {
         let only = self.which.pid;
         let mut programs = BTreeMap::new();
         let (interfaces, brokers) = add_of_brokers(&mut programs, &answers, only);
+        may_answer |= !answers.failures.is_empty();
         failures.extend(answers.failures);
         for (pid, told) in told {
             match (pid, told) {
                 (Some(pid), told) => self.add(&mut programs, pid, told, now),
                 (None, Ok(told)) => self.add(&mut programs, told.0.pid, Ok(told), now),
-                (None, Err(error)) => failures.push(error.to_string()),
+                (None, Err(error)) => {
+                    may_answer = true; // If it has gone, the next look tells.
+                    failures.push(error.to_string());
+                }
             }
         }
         for pid in self.left_alone.keys().filter(|pid| is_alive(**pid)) {
@@ -158,7 +170,7 @@ impl Looker {
         }
         let is_meant = |it: &SeenInterface| only.is_none_or(|only| it.broker == only);
         let interfaces = interfaces.into_iter().filter(is_meant).collect();
-        Look { at: Instant::now(), programs, interfaces, brokers, failures }
+        Look { at: Instant::now(), programs, interfaces, brokers, failures, may_answer }
     }
 
     fn add(

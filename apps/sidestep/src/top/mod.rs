@@ -26,7 +26,7 @@ use ratatui::Frame;
 
 use crate::live::{Feed, Key, Next, View, is_interactive, show, write_picture};
 use crate::observe::Which;
-use crate::output::{Reader, to_stdout};
+use crate::output::{Reader, complain, to_stdout};
 
 use choice::Choice;
 use figures::{Figures, figures};
@@ -86,35 +86,47 @@ impl Top {
     /// The first look. An error if nothing runs.
     fn first_look(&self, looker: &mut Looker) -> anyhow::Result<Look> {
         let look = looker.look(self.sockets);
+        if look.is_of_nobody() { Err(self.why_nobody(&look)) } else { Ok(look) }
+    }
+
+    fn why_nobody(&self, look: &Look) -> anyhow::Error {
         match self.which.pid {
-            _ if !look.is_of_nobody() => Ok(look),
-            _ if !look.failures().is_empty() => anyhow::bail!(look.failures().join("; ")),
+            _ if !look.failures().is_empty() => anyhow::anyhow!(look.failures().join("; ")),
             Some(pid) => {
-                anyhow::bail!("no Sidestep program {pid} and no `sidestep run` {pid} is running here")
+                anyhow::anyhow!("no Sidestep program {pid} and no `sidestep run` {pid} is running here")
             }
-            None => anyhow::bail!("no Sidestep program is running here"),
+            None => anyhow::anyhow!("no Sidestep program is running here"),
         }
     }
 }
 
-/// Prints lines until nothing runs any more, nobody reads them, or there were enough updates.
+/// Prints lines until nothing runs any more, nobody reads them, or there were enough updates. An error if there was nothing to print.
 fn lines(options: &Top) -> anyhow::Result<()> {
     let mut looker = Looker::new(options.which.clone());
     let mut old = options.first_look(&mut looker)?;
     let choice = options.choice();
     let mut left = if options.once { Some(1) } else { options.count };
+    let mut has_told = false;
     while left != Some(0) {
         std::thread::sleep(options.interval());
         let new = looker.look(options.sockets);
+        left = left.map(|left| left - 1);
         if new.is_of_nobody() {
-            break;
+            let is_last = new.is_over() || left == Some(0);
+            if is_last && !has_told {
+                return Err(options.why_nobody(&new));
+            }
+            if new.is_over() {
+                break;
+            }
+            new.failures().iter().for_each(|why| complain!("sidestep: {why}"));
+            continue;
         }
         let text = text::lines(&figures(Some(&old), &new), &choice);
         if to_stdout(|out| Ok(out.write_all(text.as_bytes())?))? == Reader::Gone {
             break;
         }
-        old = new;
-        left = left.map(|left| left - 1);
+        (old, has_told) = (new, true);
     }
     Ok(())
 }

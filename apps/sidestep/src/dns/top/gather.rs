@@ -78,18 +78,25 @@ impl Gatherer {
 
     /// Begins to capture in all programs that have engines. The second list says why others are left out.
     fn begin(&self) -> anyhow::Result<(Vec<Session>, Vec<String>)> {
-        let (mut sessions, mut refused) = (Vec::new(), Vec::new());
+        let (mut sessions, mut refused, mut failed) = (Vec::new(), Vec::new(), None);
         for connection in self.which.connections()? {
             let place = connection.path().display().to_string();
             match self.begin_at(connection) {
                 Ok(Ok(session)) => sessions.push(session),
                 Ok(Err(why)) => refused.push(why),
-                Err(error) => refused.push(format!("{place}: {error}")),
+                Err(error) => {
+                    refused.push(format!("{place}: {error}"));
+                    failed = Some(error);
+                }
             }
         }
         refused.truncate(REFUSED_MAX);
         if sessions.is_empty() {
-            anyhow::bail!(refused.join("; "));
+            let why = refused.join("; ");
+            return Err(match failed {
+                Some(error) => anyhow::Error::new(error).context(why),
+                None => anyhow::Error::msg(why),
+            });
         }
         Ok((sessions, refused))
     }

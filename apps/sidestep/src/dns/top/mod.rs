@@ -92,13 +92,20 @@ pub(crate) fn run(options: &Top) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints lines until no server runs any more, nobody reads them, or there were enough updates.
+/// Prints lines until no server runs any more, nobody reads them, or there were enough updates. A round without an answer is told.
 fn lines(options: &Top, mut gatherer: Gatherer) -> anyhow::Result<()> {
     let mut left = if options.once { Some(1) } else { options.count };
     let mut has_told = false;
     while left != Some(0) {
-        let figures = match gatherer.round() {
+        let outcome = gatherer.round();
+        left = left.map(|left| left - 1);
+        let figures = match outcome {
             Err(error) if has_told && is_gone(&error) => break,
+            Err(error) if has_told || (left != Some(0) && may_answer(&error)) => {
+                complain!("sidestep: {}", crate::explain(&error));
+                std::thread::sleep(PAUSE);
+                continue;
+            }
             outcome => outcome?,
         };
         if !has_told {
@@ -109,17 +116,21 @@ fn lines(options: &Top, mut gatherer: Gatherer) -> anyhow::Result<()> {
             break;
         }
         has_told = true;
-        left = left.map(|left| left - 1);
     }
     Ok(())
 }
 
 /// Whether an error means that there is no program any more.
 fn is_gone(error: &anyhow::Error) -> bool {
-    matches!(
-        error.downcast_ref(),
-        Some(ClientError::NothingRuns { .. } | ClientError::NoProcess { .. } | ClientError::Silent { .. })
-    )
+    error.downcast_ref().is_some_and(ClientError::is_gone)
+}
+
+/// Whether a program was too slow for this round. One that ended in it is gone in the next one.
+fn may_answer(error: &anyhow::Error) -> bool {
+    let is_slow = |error: &ClientError| {
+        matches!(error, ClientError::Silent { .. } | ClientError::Connection(_) | ClientError::CutOff)
+    };
+    error.downcast_ref().is_some_and(|error: &ClientError| is_slow(error) && !error.is_gone())
 }
 
 /// What is printed of one round.
