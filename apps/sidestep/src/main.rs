@@ -84,7 +84,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Arguments::parse().command {
+    let outcome = match arguments().command {
         Command::Dns { command } => dns::run(command),
         Command::Run(options) => run::run(&options),
         Command::Status(options) => status::run(&options),
@@ -106,6 +106,18 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The command line. Wrong options end the command with 2, as programs mostly do; where 2 has another meaning, with 1.
+fn arguments() -> Arguments {
+    Arguments::try_parse().unwrap_or_else(|error| {
+        let is_audit = std::env::args_os().skip(1).take(2).eq(["dns", "audit"]);
+        if is_audit && error.use_stderr() {
+            let _ = error.print(); // There is nowhere else to say it.
+            std::process::exit(1);
+        }
+        error.exit()
+    })
 }
 
 /// Reports why the command failed: in the log, if it has one.

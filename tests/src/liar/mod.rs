@@ -170,7 +170,7 @@ pub const EGRESS: [IpAddr; 2] =
 /// A network that none of its clients is in.
 const FIXED: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 0);
 /// Where its clients are.
-const CLIENT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 0);
+const CLIENT: Ipv4Addr = Ipv4Addr::new(198, 18, 77, 0);
 /// The address that it lies with.
 const LIE: [u8; 4] = [203, 0, 113, 9];
 const NEAR_LIE: [u8; 4] = [77, 0, 0, 1];

@@ -20,7 +20,7 @@ const START_MS: u64 = 1_795_632_000_000;
 /// How long the authority is watched: longer than any plan lasts.
 const WATCHED_MS: u64 = 600_000;
 /// This host.
-const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 77));
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 18, 77, 77));
 /// Servers of the audit zone.
 const SERVERS: usize = 3;
 

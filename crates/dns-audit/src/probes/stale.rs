@@ -16,6 +16,8 @@ use crate::transcript::{Exchange, Reply, Transcript, seconds};
 
 /// How long a slow authority takes: less than the 1.8 s that a resolver should wait (RFC 8767, 5).
 const SLOW_MS: u16 = 1000;
+/// Who waits so long before it serves expired data does as RFC 8767, 5 recommends: 1.8 s, read with an error.
+const WAIT_MS: u64 = 1700;
 /// How much older than its TTL an answer may be: caches count whole seconds.
 pub(super) const SLACK_MS: u64 = 1200;
 /// After the TTL, when a name is asked for again.
@@ -157,14 +159,25 @@ fn slow(transcript: &Transcript<'_>) -> Finding {
     let line = [transcript.line(exchange)];
     if is_expired(exchange) {
         let took = exchange.took_ms();
-        let summary = format!("expired data came after {took} ms, while the authority needed {SLOW_MS} ms");
-        return STALE_SLOW.finding(Verdict::Notice, summary).because(line);
+        let (verdict, words) = waited(took);
+        let summary =
+            format!("expired data came after {took} ms, while the authority needed {SLOW_MS} ms{words}");
+        return STALE_SLOW.finding(verdict, summary).because(line);
     }
     let (verdict, words) = match exchange.dated() {
         Some(_) => (Verdict::Good, format!("it waited {SLOW_MS} ms for the authority")),
         None => (Verdict::Notice, format!("a name whose authority needs {SLOW_MS} ms fails")),
     };
     STALE_SLOW.finding(verdict, words).because(line)
+}
+
+/// Expired data after so many milliseconds: what it is, and what there is to say besides.
+fn waited(took_ms: u64) -> (Verdict, &'static str) {
+    if took_ms >= WAIT_MS {
+        (Verdict::Good, ": it waited as RFC 8767 recommends")
+    } else {
+        (Verdict::Notice, "")
+    }
 }
 
 fn outage(transcript: &Transcript<'_>) -> Finding {
@@ -254,4 +267,16 @@ fn recovery(transcript: &Transcript<'_>) -> Finding {
         (None, None) => STALE_RECOVERY.unknown("not asked"),
     };
     finding.because(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expired_data_after_the_recommended_wait_is_good() {
+        let verdicts = [20, 1699, 1700, 1800, 2500].map(|took_ms| waited(took_ms).0);
+        let (notice, good) = (Verdict::Notice, Verdict::Good);
+        assert_eq!(verdicts, [notice, notice, good, good, good]);
+    }
 }

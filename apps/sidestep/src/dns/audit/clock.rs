@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, ensure};
 use dns_audit::authority::{Condition, Entry, Nonce, Spec, Via};
 use dns_audit::plan::{Question, REPEAT_MS, Step};
 use dns_audit::transcript::Reply;
 use dns_client::{Asker, Server, Transport};
 use dns_message::Record;
+use dns_wire::header::flag;
 use dns_wire::{Name, NameBuf, Rcode, Rtype};
 use rustix::rand::{GetRandomFlags, getrandom};
 
@@ -83,6 +84,10 @@ pub(super) async fn conditions(
 ) -> anyhow::Result<Vec<Condition>> {
     turns.wait().await;
     let reply = ask(asker, server, Transport::Tcp, below(zone, "servers")?, PATIENCE).await?;
+    ensure!(
+        is_authority(&reply),
+        "authority: {server} is none of the servers of {zone}: it answers without authority (AA), as resolvers do"
+    );
     let read = |record: &Record| -> Option<(usize, Condition)> {
         let text = String::from_utf8(joined(&record.rdata)).ok()?;
         let (number, condition) = text.split_once(',')?;
@@ -105,10 +110,16 @@ pub(super) fn sign_of_life(zone: Name<'_>) -> anyhow::Result<Step> {
     })
 }
 
-/// Whether an answer to that question is a sign of life: others that listen there know nothing of the zone. Where it is asked too much it cuts.
+/// Whether an answer to that question is a sign of life: others that listen there know nothing of the zone, and caches have no authority over it (AA). Where it
+/// is asked too much it cuts.
 pub(super) fn is_alive(answer: &[u8]) -> bool {
     let is_own = |reply: &Reply| reply.is_truncated() || reply.record(Rtype::TXT).is_some();
-    Reply::read(answer).is_ok_and(|reply| reply.is(Rcode::NoError) && is_own(&reply))
+    Reply::read(answer).is_ok_and(|reply| reply.is(Rcode::NoError) && is_authority(&reply) && is_own(&reply))
+}
+
+/// Whether the zone's own server has answered: a resolver that asks it does not set AA (RFC 1035, 4.1.1).
+fn is_authority(reply: &Reply) -> bool {
+    reply.flags & flag::AA != 0
 }
 
 /// What the authority logged of a run.
@@ -169,18 +180,19 @@ async fn ask(
 
 #[cfg(test)]
 mod tests {
-    use dns_wire::header::flag;
-
     use super::*;
 
     #[test]
     fn who_knows_nothing_of_the_zone_is_no_sign_of_the_authority() {
         let zone = NameBuf::from_text(b"probe.example.", None).unwrap();
         let mut message = sign_of_life(zone.as_name()).unwrap().question.message(7);
-        message[2] |= (flag::QR >> 8) as u8;
+        message[2] |= ((flag::QR | flag::AA) >> 8) as u8;
         assert!(!is_alive(&message), "no record");
         message[2] |= (flag::TC >> 8) as u8;
         assert!(is_alive(&message), "cut");
+        message[2] &= !((flag::AA >> 8) as u8);
+        assert!(!is_alive(&message), "a cache");
+        message[2] |= (flag::AA >> 8) as u8;
         for rcode in [Rcode::Refused, Rcode::ServFail, Rcode::NxDomain] {
             message[3] = rcode as u8;
             assert!(!is_alive(&message), "{rcode:?}");

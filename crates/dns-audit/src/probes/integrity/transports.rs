@@ -9,7 +9,7 @@ use crate::checks::{
 };
 use crate::edns;
 use crate::plan::{Planner, Question};
-use crate::transcript::{Exchange, Outcome, Transcript};
+use crate::transcript::{Exchange, Outcome, Reply, Transcript};
 
 /// Octets of a long answer.
 const LONG: u16 = 4000;
@@ -80,31 +80,62 @@ fn open(transcript: &Transcript<'_>) -> Finding {
 }
 
 fn size(transcript: &Transcript<'_>) -> Finding {
-    let seen: Vec<(u16, usize)> = SIZES
+    let seen: Vec<(u16, Reply)> = SIZES
         .iter()
-        .filter_map(|(group, payload)| Some((*payload, transcript.one(group)?.reply()?.len)))
+        .filter_map(|(group, payload)| Some((*payload, transcript.one(group)?.reply()?)))
         .collect();
     let whole = transcript.one("size.tcp").and_then(Exchange::reply);
-    let is_cut = whole.as_ref().is_some_and(|reply| reply.len < usize::from(LONG));
-    let lines = seen.iter().map(|(payload, len)| format!("a client that takes {payload} octets got {len}"));
-    let lines = lines.chain(whole.iter().map(|reply| format!("a client over TCP got {}", reply.len)));
-    let finding = match seen.iter().map(|(_, len)| *len).max() {
-        None => INTEGRITY_SIZE.unknown("no answer came"),
-        Some(_) if seen.iter().any(|(payload, len)| *len > usize::from(*payload)) => {
-            INTEGRITY_SIZE.finding(Verdict::Bad, "answers are longer than their client takes")
-        }
-        Some(_) if is_cut => INTEGRITY_SIZE
-            .finding(Verdict::Bad, format!("a long answer of {LONG} octets is cut over TCP, too")),
-        Some(len) if len > SAFE_MAX => INTEGRITY_SIZE.finding(
-            Verdict::Notice,
-            format!("answers of {len} octets over UDP: they are fragmented, and amplify"),
-        ),
-        Some(_) if whole.is_none() => {
-            INTEGRITY_SIZE.finding(Verdict::Notice, "long answers over UDP are cut, and TCP brings none")
-        }
-        Some(_) => INTEGRITY_SIZE.finding(Verdict::Good, "long answers over UDP are cut, and whole over TCP"),
+    let lines = seen
+        .iter()
+        .map(|(payload, reply)| format!("a client that takes {payload} octets got {}", got(reply)));
+    let lines = lines.chain(whole.iter().map(|reply| format!("a client over TCP got {}", got(reply))));
+    let (verdict, summary) = judged_size(&seen, whole.as_ref());
+    INTEGRITY_SIZE.finding(verdict, summary).because(lines)
+}
+
+/// An answer in few words.
+fn got(reply: &Reply) -> String {
+    let cut = if reply.is_truncated() { ", cut" } else { "" };
+    format!("{} octets ({}{cut})", reply.len, reply.rcode_name())
+}
+
+/// The answers over UDP, each with what its client takes, and the one over TCP.
+fn judged_size(seen: &[(u16, Reply)], whole: Option<&Reply>) -> (Verdict, String) {
+    let is_short = |reply: &Reply| reply.len < usize::from(LONG);
+    // It holds less than there is, and does not say that it is cut.
+    let is_silent = |reply: &Reply| is_short(reply) && !reply.is_truncated();
+    let Some(longest) = seen.iter().map(|(_, reply)| reply.len).max() else {
+        return (Verdict::Unknown, "no answer came".to_owned());
     };
-    finding.because(lines)
+    if seen.iter().any(|(payload, reply)| reply.len > usize::from(*payload)) {
+        return (Verdict::Bad, "answers are longer than their client takes".to_owned());
+    }
+    if let Some((_, reply)) = seen.iter().find(|(_, reply)| is_silent(reply)) {
+        return if reply.is(Rcode::NoError) {
+            (
+                Verdict::Bad,
+                "over UDP a long answer is cut, and does not say so (TC): nobody asks over TCP".to_owned(),
+            )
+        } else {
+            (Verdict::Unknown, format!("a long answer does not come over UDP: {}", reply.rcode_name()))
+        };
+    }
+    let is_data =
+        |reply: &Reply| reply.is(Rcode::NoError) && (reply.is_truncated() || !reply.answers.is_empty());
+    match whole {
+        Some(reply) if !is_data(reply) => {
+            (Verdict::Unknown, format!("a long answer does not come over TCP: {}", got(reply)))
+        }
+        Some(reply) if is_short(reply) => {
+            (Verdict::Bad, format!("a long answer of {LONG} octets is cut over TCP, too"))
+        }
+        _ if longest > SAFE_MAX => (
+            Verdict::Notice,
+            format!("answers of {longest} octets over UDP: they are fragmented, and amplify"),
+        ),
+        None => (Verdict::Notice, "long answers over UDP are cut, and TCP brings none".to_owned()),
+        Some(_) => (Verdict::Good, "long answers over UDP are cut, and whole over TCP".to_owned()),
+    }
 }
 
 fn cookies(transcript: &Transcript<'_>) -> Finding {
@@ -175,4 +206,53 @@ fn encrypted(transcript: &Transcript<'_>) -> Finding {
             .finding(Verdict::Good, format!("{good} of three answer with a good certificate")),
     };
     finding.because(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use dns_message::{add_to_count, push_record, question_message};
+    use dns_wire::header::flag;
+    use dns_wire::{Class, Name};
+
+    use super::*;
+
+    /// An answer with these flags and RCODE, and data of so many octets.
+    fn reply(flags: u16, data: usize) -> Reply {
+        let mut message = question_message(7, flag::QR | flags, Name::ROOT, Rtype::TXT);
+        if data > 0 {
+            push_record(&mut message, Name::ROOT, Rtype::TXT, Class::IN, 60, &vec![0; data]);
+            add_to_count(&mut message, 0, 1);
+        }
+        Reply::read(&message).unwrap()
+    }
+
+    fn verdict(udp: u16, tcp: Option<Reply>) -> Verdict {
+        let seen = SIZES.map(|(_, payload)| (payload, reply(udp, 0)));
+        judged_size(&seen, tcp.as_ref()).0
+    }
+
+    #[test]
+    fn a_short_answer_over_udp_says_that_it_is_cut() {
+        let whole = || Some(reply(0, usize::from(LONG)));
+        assert_eq!(verdict(flag::TC, whole()), Verdict::Good);
+        assert_eq!(verdict(flag::TC, None), Verdict::Notice);
+        assert_eq!(verdict(0, whole()), Verdict::Bad, "NOERROR without data");
+        assert_eq!(verdict(Rcode::Refused as u16, whole()), Verdict::Unknown);
+    }
+
+    #[test]
+    fn an_error_over_tcp_is_no_cut_answer() {
+        assert_eq!(verdict(flag::TC, Some(reply(Rcode::ServFail as u16, 0))), Verdict::Unknown);
+        assert_eq!(verdict(flag::TC, Some(reply(0, 0))), Verdict::Unknown);
+        assert_eq!(verdict(flag::TC, Some(reply(flag::TC, 0))), Verdict::Bad);
+        assert_eq!(verdict(flag::TC, Some(reply(0, 100))), Verdict::Bad);
+    }
+
+    #[test]
+    fn a_whole_answer_over_udp_is_long() {
+        let seen = [(512, reply(flag::TC, 0)), (4096, reply(0, 4020))];
+        assert_eq!(judged_size(&seen, Some(&reply(0, 4020))).0, Verdict::Notice);
+        let seen = [(512, reply(0, 4020))];
+        assert_eq!(judged_size(&seen, None).0, Verdict::Bad);
+    }
 }

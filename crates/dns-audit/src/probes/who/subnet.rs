@@ -98,6 +98,18 @@ fn told(entries: &[&Entry]) -> BTreeSet<Subnet> {
     entries.iter().filter_map(|entry| entry.subnet.clone()).filter(|subnet| subnet.source > 0).collect()
 }
 
+/// Whether the query tells the address that it comes from: the resolver's own, which the authority sees all the same (RFC 7871, 7.1.2).
+fn is_of_resolver(entry: &Entry) -> bool {
+    let source = entry.source.ip().to_canonical();
+    entry.subnet.as_ref().is_some_and(|subnet| subnet.source > 0 && subnet.contains(source))
+}
+
+/// Those that tell the resolver's own network, and those that tell another one.
+fn apart(entries: &[&Entry]) -> [BTreeSet<Subnet>; 2] {
+    let (own, others): (Vec<&Entry>, Vec<&Entry>) = entries.iter().partition(|entry| is_of_resolver(entry));
+    [told(&own), told(&others)]
+}
+
 fn list(subnets: &BTreeSet<Subnet>) -> String {
     let shown: Vec<String> = subnets.iter().take(SHOWN_MAX).map(Subnet::to_string).collect();
     match subnets.len().saturating_sub(SHOWN_MAX) {
@@ -115,7 +127,7 @@ fn is_too_long(subnet: &Subnet) -> bool {
 
 /// A client subnet in questions of clients that sent none.
 fn own_subnet(transcript: &Transcript<'_>, plain: &[&Entry]) -> Finding {
-    let told = told(plain);
+    let [own, told] = apart(plain);
     if let Some(subnet) = told.iter().find(|subnet| is_private(subnet.address)) {
         let summary = format!("it tells {subnet}, which is nobody's network, as its client's");
         return WHO_SUBNET.finding(Verdict::Bad, summary);
@@ -124,6 +136,10 @@ fn own_subnet(transcript: &Transcript<'_>, plain: &[&Entry]) -> Finding {
         let summary =
             format!("it tells authorities more of its clients' addresses than their network: {subnet}");
         return WHO_SUBNET.finding(Verdict::Bad, summary);
+    }
+    if told.is_empty() && !own.is_empty() {
+        let summary = format!("it tells authorities its own network as its clients': {}", list(&own));
+        return WHO_SUBNET.finding(Verdict::Notice, summary);
     }
     if told.is_empty() {
         return WHO_SUBNET.finding(Verdict::Good, "it tells no network of its clients");
@@ -275,12 +291,16 @@ fn opt_out(transcript: &Transcript<'_>) -> Finding {
     if entries.is_empty() {
         return WHO_OPT_OUT.unknown("no question with a client subnet of no bits reached the authority");
     }
-    let told = told(&entries);
+    let [own, told] = apart(&entries);
     let zeros = entries.iter().filter(|entry| entry.subnet.is_some()).count();
     let finding = match (told.is_empty(), zeros) {
         (false, _) => WHO_OPT_OUT.finding(
             Verdict::Bad,
             format!("of a client that wants no network told, it told {}", list(&told)),
+        ),
+        (true, _) if !own.is_empty() => WHO_OPT_OUT.finding(
+            Verdict::Good,
+            format!("of a client that wants no network told, it told its own: {}", list(&own)),
         ),
         (true, 0) => WHO_OPT_OUT.finding(Verdict::Good, "of a client that wants no network told, none was"),
         (true, _) => WHO_OPT_OUT.finding(
@@ -290,4 +310,42 @@ fn opt_out(transcript: &Transcript<'_>) -> Finding {
     };
     let refused = transcript.group("opt-out").filter(|exchange| exchange.dated().is_none());
     finding.because(refused.map(|exchange| transcript.line(exchange)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::authority::Via;
+
+    fn entry(source: &str, subnet: Option<(&str, u8)>) -> Entry {
+        let subnet =
+            subnet.map(|(address, source)| Subnet { address: address.parse().unwrap(), source, scope: 0 });
+        Entry {
+            at_ms: 0,
+            number: 0,
+            server: 0,
+            source: format!("{source}:4242").parse().unwrap(),
+            via: Via::Udp,
+            id: 7,
+            qname: "x.".to_owned(),
+            qtype: 1,
+            rd: false,
+            cd: false,
+            edns_size: None,
+            dnssec_ok: false,
+            has_cookie: false,
+            subnet,
+        }
+    }
+
+    #[test]
+    fn a_network_that_holds_who_asks_is_the_resolvers_own() {
+        let counts = |entry: &Entry| apart(&[entry]).map(|subnets| subnets.len());
+        assert_eq!(counts(&entry("192.0.2.53", Some(("192.0.2.53", 32)))), [1, 0]);
+        assert_eq!(counts(&entry("192.0.2.53", Some(("192.0.2.0", 24)))), [1, 0]);
+        assert_eq!(counts(&entry("192.0.2.53", Some(("198.51.100.0", 24)))), [0, 1]);
+        assert_eq!(counts(&entry("192.0.2.53", Some(("127.0.0.1", 32)))), [0, 1]);
+        assert_eq!(counts(&entry("192.0.2.53", Some(("0.0.0.0", 0)))), [0, 0]);
+        assert_eq!(counts(&entry("192.0.2.53", None)), [0, 0]);
+    }
 }

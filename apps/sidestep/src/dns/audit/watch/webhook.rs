@@ -29,7 +29,9 @@ impl FromStr for Webhook {
     fn from_str(text: &str) -> Result<Webhook, String> {
         let uri: Uri = text.parse().map_err(|error| format!("{error}"))?;
         let is_http = uri.scheme_str() == Some("http") && uri.host().is_some();
-        if is_http {
+        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+            Err("user and password are not sent: leave them out of the URL".to_owned())
+        } else if is_http {
             Ok(Webhook(uri))
         } else {
             Err("expected a URL such as http://127.0.0.1:8080/path".to_owned())
@@ -37,7 +39,7 @@ impl FromStr for Webhook {
     }
 }
 
-/// Without what may be secret: user and query.
+/// Without what may be secret: the query.
 impl fmt::Display for Webhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let port = self.0.port_u16().map(|port| format!(":{port}")).unwrap_or_default();
@@ -90,11 +92,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_logged_has_neither_user_nor_query() {
+    fn what_is_logged_has_no_query_and_a_user_is_refused() {
         let shown = |url: &str| url.parse::<Webhook>().unwrap().to_string();
-        assert_eq!(shown("http://me:word@[::1]:8080/changed?token=7"), "http://[::1]:8080/changed");
+        assert_eq!(shown("http://[::1]:8080/changed?token=7"), "http://[::1]:8080/changed");
         assert_eq!(shown("http://hooks.example"), "http://hooks.example/");
         assert!("https://hooks.example".parse::<Webhook>().is_err());
+        let refusal = "http://me:word@hooks.example/".parse::<Webhook>().unwrap_err();
+        assert!(refusal.contains("user and password are not sent"), "{refusal}");
     }
 
     #[test]
