@@ -4,6 +4,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use lab::{Child, Zone, sidestep_binary};
+use rustix::process::Signal;
 use tests::{Dig, Serving, Transport, command};
 
 /// Nothing here takes longer, on a machine that does other work too.
@@ -34,6 +35,21 @@ fn names_clients_types_and_codes_of_answers_are_counted() {
             Dig::ask(server.v4, Transport::Udp, &[name, "A"]);
         }
     }
+    top.end();
+}
+
+#[test]
+fn a_server_that_is_silent_for_a_while_does_not_end_it() {
+    let server = Serving::start(&Zone::sample().file, &[]);
+    let control = server.directory.path().join("control.sock").display().to_string();
+    let mut command = Command::new(sidestep_binary());
+    command.args(["dns", "top", "--control", &control, "--count", "1000"]);
+    let mut top = Child::spawn("dns top", &mut command).unwrap();
+    top.wait_for_line("over UDP from dns/", PATIENCE).unwrap();
+    server.process.signal(Signal::STOP);
+    top.wait_for_line("does not answer", PATIENCE).unwrap();
+    server.process.signal(Signal::CONT);
+    top.wait_for_line("over UDP from dns/", PATIENCE).unwrap();
     top.end();
 }
 

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use lab::{Child, Zone, sidestep_binary};
+use rustix::process::Signal;
 use tests::{Serving, command};
 
 /// Nothing here takes longer, on a machine that does other work too.
@@ -84,6 +85,27 @@ fn without_a_terminal_each_program_engine_and_reason_has_a_line() {
     assert!(line(format!("engine {who} 0: busy ")).contains("%, asleep "), "{text}");
     assert!(line(format!("drop {who} dns_dropped_short_message: ")).ends_with(" so far"), "{text}");
     assert!(!text.contains('\x1b'), "{text}");
+}
+
+#[test]
+fn lines_go_on_after_a_server_was_silent() {
+    let server = Serving::start(&Zone::sample().file, &[]);
+    let deadline = Instant::now() + PATIENCE;
+    let mut top = loop {
+        let mut command = Command::new(sidestep_binary());
+        command.args(["top", "--control", &control(&server), "--count", "1000"]);
+        let mut top = Child::spawn("top", &mut command).unwrap();
+        // The first look is an error if the server gets no time for two seconds.
+        if top.wait_for_line("program dns/", PATIENCE).is_ok() {
+            break top;
+        }
+        assert!(Instant::now() < deadline, "{}", top.output());
+    };
+    server.process.signal(Signal::STOP);
+    top.wait_for_line("does not answer", PATIENCE).unwrap();
+    server.process.signal(Signal::CONT);
+    top.wait_for_line("program dns/", PATIENCE).unwrap();
+    top.end();
 }
 
 #[test]
