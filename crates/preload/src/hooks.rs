@@ -16,9 +16,9 @@
 use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
 use libc::{
-    FILE, epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off64_t, pid_t, pollfd,
-    posix_spawn_file_actions_t, posix_spawnattr_t, pthread_t, sighandler_t, sigset_t, size_t, sockaddr,
-    socklen_t, ssize_t, timespec, timeval,
+    FILE, aiocb, epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off64_t, pid_t, pollfd,
+    posix_spawn_file_actions_t, posix_spawnattr_t, pthread_t, sigevent, sighandler_t, sigset_t, size_t,
+    sockaddr, socklen_t, ssize_t, timespec, timeval,
 };
 
 use crate::answer::{active, ask, ours, tell, waits_here};
@@ -28,8 +28,8 @@ use crate::calls::exec::{self, Strings};
 use crate::calls::receive::OWN_POSITION;
 use crate::calls::select::Sets;
 use crate::calls::{
-    cancel, confine, descriptor, epoll, fork, option, poll as polling, receive, rights, select as selecting,
-    send as sending, signal as signals, socket as sockets, stdio, system_call,
+    aio, cancel, confine, descriptor, epoll, fork, option, poll as polling, receive, rights,
+    select as selecting, send as sending, signal as signals, socket as sockets, stdio, system_call,
 };
 
 /// A row's result is one token.
@@ -107,6 +107,12 @@ hooks! {
         { if point(active()) => sending::sendmmsg(fd, messages, count, flags) }
     [sendfile sendfile64](out: c_int, file: c_int, offset: *mut off64_t, count: size_t) -> ssize_t
         { if ours(out) => sending::sendfile(out, file, offset, count) }
+    [aio_read aio_read64](block: *mut aiocb) -> c_int
+        { when active() => { aio::before(&block.cast_const(), 1); next::aio_read(block) } }
+    [aio_write aio_write64](block: *mut aiocb) -> c_int
+        { when active() => { aio::before(&block.cast_const(), 1); next::aio_write(block) } }
+    [lio_listio lio_listio64](mode: c_int, list: *const *mut aiocb, count: c_int, event: *mut sigevent) -> c_int
+        { when active() => { aio::before(list.cast(), count); next::lio_listio(mode, list, count, event) } }
     [splice](from: c_int, from_offset: *mut off64_t, to: c_int, to_offset: *mut off64_t, count: size_t, flags: c_uint) -> ssize_t
         { if point(ours(from) || ours(to)) => sending::splice(from, from_offset, to, to_offset, count, flags) }
 

@@ -7,10 +7,14 @@ use crate::errno::{Errno, fail};
 use crate::process::Process;
 use crate::request::Verdict;
 use crate::socket::flags::{F_GETSIG, F_SETSIG};
-use crate::socket::{Place, Role, Socket};
+use crate::socket::{Happening, Place, Role, Socket};
 
 /// `SIOCATMARK`.
 const AT_MARK: u64 = 0x8905;
+/// `F_SETOWN_EX`: signals for one thread.
+const F_SETOWN_EX: i32 = 15;
+/// Why connections with such an owner are the kernel's.
+const OWNED_BY_THREAD: &str = "one thread gets signals of it (F_SETOWN_EX)";
 /// `SIOCOUTQNSD`.
 const OUT_QUEUE_NOT_SENT: u64 = 0x894b;
 
@@ -27,6 +31,10 @@ impl Process {
         }
         let mut state = self.lock();
         let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
+        if command == F_SETOWN_EX {
+            let moved = self.on_happening(state, id, Happening::KernelOnly(OWNED_BY_THREAD));
+            return moved.map_or_else(|errno| Verdict::Done(Err(errno)), |()| Verdict::Kernel);
+        }
         let Some(socket) = state.sockets.get_mut(id) else { return Verdict::Kernel };
         match command {
             // Flags and owners that parent and child have in common are the kernel's to keep.

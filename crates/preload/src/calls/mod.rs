@@ -3,6 +3,7 @@
 //! All functions here are unsafe for one reason: a C caller gives the arguments. They are as the function's manual page says,
 //! and that is what each `SAFETY` comment means by "as the caller says".
 
+pub(crate) mod aio;
 pub(crate) mod cancel;
 pub(crate) mod confine;
 pub(crate) mod descriptor;

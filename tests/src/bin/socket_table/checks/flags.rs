@@ -14,7 +14,7 @@ checks! {
     alone "flags":
     PAIRS [nonblock_by_fcntl, descriptor_flags],
     WAYS [
-        access_mode_is_kept, append_is_kept, async_and_owner, sigio_of_data, unknown_commands, pipe_size,
+        access_mode_is_kept, append_is_kept, async_and_owner, sigio_of_data, sigio_for_a_thread, unknown_commands, pipe_size,
         locks, seals, lease,
     ],
     BOTH [of_datagrams, socket_flags, socket_errors],
@@ -87,6 +87,18 @@ fn sigio_of_data(s: &mut Scene) -> Done {
     pair.tell(b"data")?;
     s.see_poll("events", sys::poll_one(pair.fd, libc::POLLIN, SOON_MS));
     s.see("at least one SIGIO", sys::signals(libc::SIGIO) > 0);
+    Ok(())
+}
+
+fn sigio_for_a_thread(s: &mut Scene) -> Done {
+    let mut pair = s.pair()?;
+    sys::handle(libc::SIGIO, libc::SA_RESTART)?;
+    s.see("F_SETOWN_EX", sys::own_by_this_thread(pair.fd));
+    sys::fcntl(pair.fd, F_SETFL, O_ASYNC.into())?;
+    pair.tell(b"data")?;
+    s.see_poll("events", sys::poll_one(pair.fd, libc::POLLIN, SOON_MS));
+    s.see("at least one SIGIO", sys::signals(libc::SIGIO) > 0);
+    s.see("read", sys::read(pair.fd, 10));
     Ok(())
 }
 

@@ -18,7 +18,10 @@ checks! {
         filter_of_datagrams, who_waits_is_accepted, no_key,
     ],
     CALLS [signed_connect, filter_before_connecting],
-    PAIRS [least_hop_limit, filter_of_a_connection, refused_protocol, looked_at_from_an_offset],
+    PAIRS [
+        least_hop_limit, filter_of_a_connection, refused_protocol, looked_at_from_an_offset,
+        asynchronous_read, asynchronous_write, list_of_operations,
+    ],
 }
 
 /// `TCP_MD5SIG` with a key for the peer: `struct tcp_md5sig`.
@@ -186,5 +189,34 @@ fn looked_at_from_an_offset(s: &mut Scene) -> Done {
     s.see("first", sys::recv(pair.fd, 3, libc::MSG_PEEK));
     s.see("next", sys::recv(pair.fd, 3, libc::MSG_PEEK));
     s.see("read", sys::recv(pair.fd, 10, 0));
+    Ok(())
+}
+
+/// In both orders: data that is there already, and data that comes.
+fn asynchronous_read(s: &mut Scene) -> Done {
+    let mut pair = s.pair()?;
+    pair.tell(b"first")?;
+    s.see_poll("poll", sys::poll_one(pair.fd, libc::POLLIN, SOON_MS));
+    s.see("aio_read", sys::aio_read(pair.fd, 10, 0));
+    s.see("send", sys::send(pair.fd, b"sent", 0));
+    s.see("peer", pair.hear(10));
+    pair.tell(b"second")?;
+    s.see("another aio_read", sys::aio_read(pair.fd, 10, 0));
+    Ok(())
+}
+
+fn asynchronous_write(s: &mut Scene) -> Done {
+    let mut pair = s.pair()?;
+    s.see("send", sys::send(pair.fd, b"sent, ", 0));
+    s.see("aio_write", sys::aio_write(pair.fd, b"written"));
+    s.see("peer", pair.hear(20));
+    Ok(())
+}
+
+fn list_of_operations(s: &mut Scene) -> Done {
+    let mut pair = s.pair()?;
+    s.see("lio_listio", sys::aio_write_in_a_list(pair.fd, b"of a list"));
+    s.see("peer", pair.hear(20));
+    s.see("aio_read", sys::aio_read(-1, 10, 0));
     Ok(())
 }

@@ -52,6 +52,14 @@ pub(crate) fn fcntl(fd: RawFd, command: c_int, argument: c_long) -> Result<c_int
     checked(unsafe { libc::fcntl(fd, command, argument) })
 }
 
+/// `F_SETOWN_EX` of the calling thread.
+pub(crate) fn own_by_this_thread(fd: RawFd) -> Result<c_int> {
+    const F_SETOWN_EX: c_int = 15;
+    const F_OWNER_TID: c_int = 0;
+    // SAFETY: the command takes a pointer to `struct f_owner_ex`, which are two ints.
+    checked(unsafe { libc::fcntl(fd, F_SETOWN_EX, [F_OWNER_TID, libc::gettid()].as_ptr()) })
+}
+
 /// ioctl(2) with a pointer to an int; gives the result and what the int has become.
 pub(crate) fn ioctl(fd: RawFd, request: c_ulong, argument: c_int) -> Result<(c_int, c_int)> {
     // Some requests are larger than an int.

@@ -2,6 +2,7 @@
 //!
 //! They must be the C library's and not system calls: what is looked at is what a program meets that calls them.
 
+mod aio;
 mod aliases;
 mod descriptor;
 mod errno;
@@ -13,6 +14,7 @@ mod signal;
 mod socket;
 mod transfer;
 
+pub(crate) use aio::*;
 pub(crate) use aliases::*;
 pub(crate) use descriptor::*;
 pub(crate) use errno::{Errno, Result};
