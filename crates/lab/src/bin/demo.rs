@@ -8,11 +8,14 @@ use std::time::Instant;
 use lab::programs::{Network, Nginx};
 use lab::{
     CLIENT_INTERFACE, CLIENT_V4, Conditions, Device, Directory, Lab, LabError, Peer, Procedure, Questions,
-    SERVER_INTERFACE, SERVER_V4, SERVER_V6, Server, Side, Sidestep, VETH, Workload, Wrk, median,
+    SERVER_INTERFACE, SERVER_V4, SERVER_V6, Server, Side, Sidestep, VETH, Workload, Wrk, in_one_place,
+    median,
 };
 
 /// How long each run of wrk takes.
-const WRK_SECONDS: u32 = 3;
+const WRK_SECONDS: u32 = 2;
+/// How often each load is measured.
+const WRK_ROUNDS: usize = 3;
 const STEPS: u32 = 6;
 
 fn main() -> ExitCode {
@@ -101,40 +104,41 @@ fn dns_servers() -> [Peer; 5] {
     [Peer::Nsd, Peer::Knot, Peer::KnotXdp, sidestep(Device::Kernel), sidestep(Device::Xdp)]
 }
 
-/// Requests a second of one kind, on the kernel and by `sidestep run`.
+/// Requests a second of one kind, on the kernel and by `sidestep run`: the median of the rounds.
 struct Pages {
     kind: &'static str,
     kernel: f64,
     sidestep: f64,
 }
 
-/// Step 5: nginx as Debian has it, on the kernel and by `sidestep run`.
+/// Step 5: nginx as Debian has it, on the kernel and by `sidestep run`, in turns.
 fn compare_nginx() -> Result<Vec<Pages>, LabError> {
     step(
         5,
         "run nginx, unmodified",
-        "First on the kernel, then under `sidestep run`: the same binary, the same configuration, one worker.",
+        "On the kernel and under `sidestep run`, in turns: the same binary, the same configuration, one worker.",
     );
     let networks = [Network::Kernel, Network::sidestep(&[])];
-    let mut progress = Progress::new(networks.len() * loads().len());
-    let mut rates = Vec::new();
-    for network in networks {
-        let lab = Lab::for_figures()?;
-        let nginx = Nginx::with_workers(1).program();
-        let _running = nginx.start(&lab, Side::Server, &network)?;
-        for (kind, wrk) in loads() {
-            let rate = wrk.run(&lab)?.rate;
-            progress.report(&format!("{:<13} {kind:<44} {rate:>9.0} a second", network.name()));
-            rates.push((kind, rate));
+    let (labs, nginx) = ([Lab::for_figures()?, Lab::for_figures()?], Nginx::with_workers(1).program());
+    let start = |(network, lab): (&Network, &Lab)| nginx.start(lab, Side::Server, network);
+    let _running = networks.iter().zip(&labs).map(start).collect::<Result<Vec<_>, _>>()?;
+    let mut progress = Progress::new(WRK_ROUNDS * networks.len() * loads().len());
+    let mut rates: [[Vec<u64>; 2]; 3] = Default::default();
+    for _ in 0..WRK_ROUNDS {
+        for ((kind, wrk), rates) in loads().into_iter().zip(&mut rates) {
+            for ((network, lab), rates) in networks.iter().zip(&labs).zip(rates) {
+                let rate = in_one_place(|| wrk.run(lab))?.found.rate;
+                progress.report(&format!("{:<13} {kind:<44} {rate:>9.0} a second", network.name()));
+                rates.push(rate as u64);
+            }
         }
     }
-    let (kernel, sidestep) = rates.split_at(loads().len());
-    let pair = |(kernel, sidestep): (&(&'static str, f64), &(_, f64))| Pages {
-        kind: kernel.0,
-        kernel: kernel.1,
-        sidestep: sidestep.1,
+    let page = |((kind, _), [kernel, sidestep]): ((&'static str, Wrk), &[Vec<u64>; 2])| Pages {
+        kind,
+        kernel: median(kernel) as f64,
+        sidestep: median(sidestep) as f64,
     };
-    Ok(kernel.iter().zip(sidestep).map(pair).collect())
+    Ok(loads().into_iter().zip(&rates).map(page).collect())
 }
 
 /// What wrk asks of nginx: two loads of small answers, and one of large ones.
@@ -173,7 +177,7 @@ fn summarise(rates: &BTreeMap<String, Vec<u64>>, pages: &[Pages]) {
         ratio(ours as f64, rate_of(&Peer::Nsd) as f64),
         ratio(ours as f64, rate_of(&Peer::KnotXdp) as f64),
     );
-    println!("nginx, unmodified, requests a second:");
+    println!("nginx, unmodified, requests a second (median of the rounds):");
     for Pages { kind, kernel, sidestep } in pages {
         println!(
             "  {kind:<44} {kernel:>9.0} on the kernel {sidestep:>9.0} with Sidestep   {}",
