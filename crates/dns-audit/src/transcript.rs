@@ -16,7 +16,7 @@ use crate::presence::Presence;
 pub(crate) const TEXT_MAX: usize = 200;
 
 /// By how much the authority's clock may be misread.
-const CLOCK_SLACK_MS: u64 = 1000;
+pub(crate) const CLOCK_SLACK_MS: u64 = 1000;
 
 /// What became of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -41,6 +41,8 @@ pub enum Fault {
     KeepsZero,
     /// Negative answers last for a minute at least.
     LongNegative,
+    /// The same for answers without data alone.
+    LongNoData,
     /// 127.0.0.1/32 is everybody's client subnet.
     LoopbackSubnet,
     /// A client's subnet is passed on, and the answer given to all.
@@ -75,6 +77,8 @@ pub enum Fault {
     NeverLeaves,
     /// Names that do not exist have an address.
     RewritesMissing,
+    /// Names that do not exist have an address if people may have typed them.
+    RewritesTyped,
     /// All names have one address.
     ChangesAddress,
     /// All addresses have another one behind them.
@@ -209,6 +213,8 @@ pub struct Upstream {
     pub log: Log,
     /// It answers nothing any more.
     pub is_dead: bool,
+    /// By how many milliseconds its clock is ahead.
+    pub ahead_ms: i64,
 }
 
 impl Upstream {
@@ -217,10 +223,15 @@ impl Upstream {
         self.is_dead = true;
     }
 
+    /// From now on its clock is ahead by so many milliseconds, or behind.
+    pub fn set_clock(&mut self, ahead_ms: i64) {
+        self.ahead_ms = ahead_ms;
+    }
+
     fn answer(&mut self, asked: &Asked<'_>, now_ms: u64) -> dns_audit::authority::Answer {
         match self.is_dead {
             true => dns_audit::authority::Answer::default(),
-            false => self.zone.answer(asked, &mut self.log, now_ms),
+            false => self.zone.answer(asked, &mut self.log, now_ms.saturating_add_signed(self.ahead_ms)),
         }
     }
 }
@@ -414,7 +425,11 @@ impl Liar {
         let is_negative = reply.answers.is_empty();
         let ttl = reply.answers.iter().chain(&reply.authority).map(|record| record.ttl).min().unwrap_or(0);
         let ttl = match is_negative {
-            true if self.has(Fault::LongNegative) => ttl.clamp(60, NEGATIVE_MAX_S),
+            true if self.has(Fault::LongNegative)
+                || self.has(Fault::LongNoData) && reply.is(Rcode::NoError) =>
+            {
+                ttl.clamp(60, NEGATIVE_MAX_S)
+            }
             true if self.has(Fault::NoNegativeCap) => ttl,
             false if self.has(Fault::NoMaximum) => ttl,
             true => ttl.min(NEGATIVE_MAX_S),
@@ -515,7 +530,9 @@ impl Liar {
         };
         let has_address = answer.answers.first().is_some_and(|record| record.rtype == Rtype::A);
         let changes = self.has(Fault::ChangesAddress) || self.has(Fault::ChangesToNear) && has_address;
-        if is_missing && self.has(Fault::RewritesMissing) || !is_missing && changes {
+        let is_typed = name.labels().next() == Some(b"www");
+        let rewrites = self.has(Fault::RewritesMissing) || self.has(Fault::RewritesTyped) && is_typed;
+        if is_missing && rewrites || !is_missing && changes {
             *answer = Answer { answers: vec![lie()], ..Answer::default() };
             return;
         }

@@ -44,6 +44,7 @@ impl Served {
             zone: Zone::new(origin, servers, KeySet::default()),
             log: Log::new(1000),
             is_dead: false,
+            ahead_ms: 0,
         };
         let liar = Arc::new(Mutex::new((Liar::new(None, 1), upstream)));
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();

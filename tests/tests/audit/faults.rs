@@ -9,7 +9,7 @@ use tests::Fault;
 use crate::simulated::{Conditions, findings, findings_under};
 
 /// Fault, the check that sees it, and how that ends.
-const FAULTS: [(Fault, &str, Verdict); 82] = [
+const FAULTS: [(Fault, &str, Verdict); 84] = [
     (Fault::ServesExpired, "stale.reachable", Verdict::Bad),
     (Fault::ServesExpired, "flush.way", Verdict::Notice),
     (Fault::NeverRefreshes, "stale.refresh", Verdict::Bad),
@@ -26,6 +26,7 @@ const FAULTS: [(Fault, &str, Verdict); 82] = [
     (Fault::KeepsZero, "ttl.zero", Verdict::Bad),
     (Fault::NoMaximum, "ttl.maximum", Verdict::Notice),
     (Fault::LongNegative, "ttl.negative", Verdict::Bad),
+    (Fault::LongNoData, "ttl.negative", Verdict::Bad),
     (Fault::NoNegativeCap, "ttl.negative-cap", Verdict::Notice),
     (Fault::ManyNetworks, "who.egress", Verdict::Notice),
     (Fault::ManyNetworks, "who.lines", Verdict::Bad),
@@ -64,6 +65,7 @@ const FAULTS: [(Fault, &str, Verdict); 82] = [
     (Fault::TwoWriters, "identity.chain", Verdict::Notice),
     (Fault::SideBySide, "identity.chain", Verdict::Notice),
     (Fault::RewritesMissing, "integrity.missing", Verdict::Bad),
+    (Fault::RewritesTyped, "integrity.missing", Verdict::Bad),
     (Fault::ChangesAddress, "integrity.address", Verdict::Bad),
     (Fault::ChangesToNear, "integrity.address", Verdict::Bad),
     (Fault::AppendsAddress, "integrity.address", Verdict::Bad),
@@ -207,6 +209,29 @@ fn an_authority_that_dies_is_no_fault_of_the_resolver() {
         }
     }
     assert!(tested > 100, "{tested} findings name the authority");
+}
+
+/// Fresh data looks old when the authority's clock goes back, and expired data fresh when it goes on: neither is said of the resolver.
+#[test]
+fn a_clock_that_is_set_during_a_probe_is_no_fault_of_the_resolver_and_hides_none() {
+    let mut told = 0;
+    for by_ms in [-3_600_000, -60_000, -5000, -2000, 2000, 5000, 60_000, 3_600_000] {
+        for after_ms in [0, 300, 3000, 7000, 9000] {
+            for fault in [None, Some(Fault::NeverRefreshes)] {
+                let conditions =
+                    Conditions { fault, clock: Some((after_ms, by_ms)), ..Conditions::default() };
+                for name in ["stale", "flush", "ttl"] {
+                    let findings = findings_under(probes::by_name(name).unwrap(), &conditions);
+                    let is_told = |finding: &&Finding| finding.summary.contains("clock was set");
+                    let is_odd = |finding: &&Finding| finding.check != "service" && !is_told(finding);
+                    let odd: Vec<Finding> = findings.iter().filter(is_odd).cloned().collect();
+                    assert!(odd.is_empty(), "{by_ms} after {after_ms}, {fault:?}: {}", show(&odd));
+                    told += findings.iter().filter(is_told).count();
+                }
+            }
+        }
+    }
+    assert!(told > 500, "{told} findings name the clock");
 }
 
 /// What was sure before the authority died stays sure, whether the probe can ask the authority itself or not.

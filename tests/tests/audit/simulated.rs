@@ -46,6 +46,8 @@ pub(crate) struct Conditions {
     pub(crate) death: Option<(u64, bool)>,
     /// The address of the authority is not known.
     pub(crate) is_unseen: bool,
+    /// When the authority's clock is set, in milliseconds since the start, and by how much it is ahead then.
+    pub(crate) clock: Option<(u64, i64)>,
 }
 
 /// One of the liar's addresses is at home, the other one is not.
@@ -83,6 +85,7 @@ fn upstream(conditions: Vec<Condition>) -> Upstream {
         zone: Zone::new(origin, servers, KeySet::new(vec![key])).with_conditions(conditions),
         log: Log::new(10_000),
         is_dead: false,
+        ahead_ms: 0,
     }
 }
 
@@ -105,6 +108,9 @@ pub(crate) fn findings_under(probe: &Probe, conditions: &Conditions) -> Vec<Find
         if conditions.death.is_some_and(|(after_ms, _)| now_ms >= START_MS + after_ms) {
             upstream.die();
         }
+        upstream.set_clock(
+            conditions.clock.filter(|(after_ms, _)| now_ms >= START_MS + after_ms).map_or(0, |(_, by)| by),
+        );
         liar.ask(message, via, &mut upstream, now_ms)
     });
     let log = match conditions.death {

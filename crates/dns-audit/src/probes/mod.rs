@@ -1,5 +1,6 @@
 //! The probes: a plan and a judge each.
 
+mod clock;
 mod flush;
 mod identity;
 mod integrity;
@@ -40,11 +41,17 @@ impl Probe {
         presence::plan(planner, self.waits);
     }
 
-    /// What the transcript shows. Where the resolver does not serve this host at all, nothing is judged but that.
+    /// What the transcript shows. Where the resolver does not serve this host at all, nothing is judged but that; where a clock was set, neither.
     #[must_use]
     pub fn findings(&self, transcript: &Transcript<'_>) -> Vec<Finding> {
-        service::judged((self.judge)(transcript), transcript)
+        clock::judged(service::judged((self.judge)(transcript), transcript), transcript)
     }
+}
+
+/// Whether the authority's clock, or this host's, was set during a probe: it is to be read again before the next one.
+#[must_use]
+pub fn is_clock_set(transcript: &Transcript<'_>) -> bool {
+    clock::set_before(transcript).is_some()
 }
 
 /// What a resolver takes for dead after a probe, for a while.

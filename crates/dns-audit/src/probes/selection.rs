@@ -25,6 +25,8 @@ const LATE_SHARE: usize = 10;
 const LEARNING_MS: u64 = 2000;
 /// A name that takes so much longer than it could is slow.
 const SLOW_MS: u64 = 1000;
+/// Who does not ask a silent server for so many names in a row, which take a second, has left it.
+const LEFT_NAMES: usize = 8;
 
 pub(super) fn plan(planner: &mut Planner<'_>) {
     let conditions = planner.options.conditions.clone();
@@ -188,7 +190,7 @@ fn outage(transcript: &Transcript<'_>) -> Finding {
     if names.is_empty() {
         return SELECTION_OUTAGE.unknown("the authority's servers have no outage, or all of them at once");
     }
-    let is_silent = |entry: &&Entry| {
+    let is_silent = |entry: &Entry| {
         let own = conditions(transcript).get(entry.server);
         own.is_some_and(|own| own.is_out(since_start(transcript, entry.at_ms) / 100))
     };
@@ -206,8 +208,12 @@ fn outage(transcript: &Transcript<'_>) -> Finding {
     let (mean, _) = mean_ms(&all);
     let summary = format!(
         "while servers were silent, {failed} of {} names failed, and {slow} took a second longer than they could; a name took {mean} ms, \
-         the slowest {slowest} ms, {best} ms is the best; silent servers were asked {tries} times",
-        names.len()
+         the slowest {slowest} ms, {best} ms is the best; silent servers were asked {tries} times, and {}",
+        names.len(),
+        match left_ms(transcript, &all, is_silent) {
+            Some(ms) => format!("left after {}", seconds(ms)),
+            None => "never left for a second".to_owned(),
+        }
     );
     let verdict = if failed * 10 > names.len() {
         Verdict::Bad
@@ -217,6 +223,21 @@ fn outage(transcript: &Transcript<'_>) -> Finding {
         Verdict::Good
     };
     SELECTION_OUTAGE.finding(verdict, summary).because(parts(transcript, &during))
+}
+
+/// How long after the first of these names none was asked for at a silent server any more, for a second at least.
+fn left_ms(
+    transcript: &Transcript<'_>,
+    names: &[&Exchange],
+    is_silent: impl Fn(&Entry) -> bool,
+) -> Option<u64> {
+    let began_ms = names.first()?.sent_ms;
+    let is_clear = |exchange: &&Exchange| {
+        exchange.spec().is_some_and(|spec| !transcript.logged(spec.number).any(&is_silent))
+    };
+    let clear: Vec<bool> = names.iter().map(is_clear).collect();
+    let first = clear.windows(LEFT_NAMES).position(|row| row.iter().all(|is_clear| *is_clear))?;
+    Some(names[first].sent_ms - began_ms)
 }
 
 /// The fastest servers, once they are back.

@@ -10,7 +10,7 @@ use crate::checks::{
     Verdict,
 };
 use crate::plan::Planner;
-use crate::transcript::{Exchange, Transcript, seconds};
+use crate::transcript::{Exchange, Reply, Transcript, seconds};
 
 const WEEK_S: u32 = 604_800;
 /// RFC 2308, 5: values of one to three hours have been found to work well.
@@ -22,6 +22,8 @@ const COUNTED_MS: u64 = 1000;
 /// The negative answer's TTL, and when the name comes into being, in tenths of a second.
 const NEGATIVE_S: u32 = 2;
 const BORN: u32 = 10;
+/// The groups of both kinds of negative answers, and what people call them.
+const NEGATIVE: [(&str, &str); 2] = [("missing", "NXDOMAIN"), ("empty", "NODATA")];
 
 pub(super) fn plan(planner: &mut Planner<'_>) {
     for (group, ttl_s, times) in [
@@ -37,11 +39,14 @@ pub(super) fn plan(planner: &mut Planner<'_>) {
             planner.ask(group, *at, &name, Rtype::A);
         }
     }
-    for (group, ttl_s, until, times) in
-        [("missing", NEGATIVE_S, Some(BORN), &[0, 600, 5000][..]), ("never", 2 * WEEK_S, None, &[0])]
-    {
+    let soon = (NEGATIVE_S, Some(BORN), &[0, 600, 5000][..]);
+    for (group, behaviour, (ttl_s, until, times)) in [
+        (NEGATIVE[0].0, Behaviour::NxDomain, soon),
+        (NEGATIVE[1].0, Behaviour::NoData, soon),
+        ("never", Behaviour::NxDomain, (2 * WEEK_S, None, &[0])),
+    ] {
         let mut spec = planner.spec(ttl_s);
-        spec.phases.push(Phase { behaviour: Behaviour::NxDomain, from: 0, until });
+        spec.phases.push(Phase { behaviour, from: 0, until });
         let name = planner.name(&spec);
         for at in times {
             planner.ask(group, *at, &name, Rtype::A);
@@ -150,24 +155,47 @@ fn maximum(transcript: &Transcript<'_>) -> Finding {
     TTL_MAXIMUM.finding(verdict, format!("a TTL of two weeks became {ttl} s: {words}"))
 }
 
+/// Of both kinds, as caches keep them apart. What is bad of one counts, then what was not seen.
 fn negative(transcript: &Transcript<'_>) -> Finding {
-    let exchanges: Vec<&Exchange> = transcript.group("missing").collect();
+    let [first, second] = NEGATIVE.map(|(group, kind)| negative_of(transcript, group, kind));
+    let weight = |finding: &Finding| match finding.verdict {
+        Verdict::Bad | Verdict::Notice => 2,
+        Verdict::Unknown => 1,
+        Verdict::Good => 0,
+    };
+    let finding = if weight(&second) > weight(&first) { second } else { first };
+    let lines = NEGATIVE.iter().flat_map(|(group, kind)| {
+        lines(transcript, group).map(move |line| format!("{kind} with a TTL of {NEGATIVE_S} s: {line}"))
+    });
+    finding.because(lines)
+}
+
+fn negative_of(transcript: &Transcript<'_>, group: &'static str, kind: &str) -> Finding {
+    let exchanges: Vec<&Exchange> = transcript.group(group).collect();
     let [first, .., last] = exchanges[..] else { return TTL_NEGATIVE.unknown("not asked") };
-    let is_missing = |exchange: &Exchange| exchange.reply().is_some_and(|reply| reply.is(Rcode::NxDomain));
-    let finding = if !is_missing(first) {
-        TTL_NEGATIVE.unknown("the first answer was not NXDOMAIN")
+    let is_absent = |exchange: &Exchange| exchange.reply().is_some_and(|reply| is_negative(&reply, kind));
+    if !is_absent(first) {
+        TTL_NEGATIVE.unknown(format!("the first answer was not {kind}"))
     } else if !last.follows(first, u64::from(NEGATIVE_S) * 1000 + SLACK_MS) {
         TTL_NEGATIVE.unknown(EARLY)
-    } else if is_missing(last) {
+    } else if is_absent(last) {
         let after = seconds(last.sent_ms.saturating_sub(first.sent_ms));
-        let summary = format!("NXDOMAIN with a TTL of {NEGATIVE_S} s was still there after {after}");
-        needed(TTL_NEGATIVE.finding(Verdict::Bad, summary), transcript, &["missing"])
+        let summary = format!("{kind} with a TTL of {NEGATIVE_S} s was still there after {after}");
+        needed(TTL_NEGATIVE.finding(Verdict::Bad, summary), transcript, &[group])
     } else if last.dated().is_some() {
-        TTL_NEGATIVE.finding(Verdict::Good, format!("NXDOMAIN with a TTL of {NEGATIVE_S} s ended in time"))
+        let [(_, name), (_, data)] = NEGATIVE;
+        let summary = format!("{name} and {data} with a TTL of {NEGATIVE_S} s ended in time");
+        TTL_NEGATIVE.finding(Verdict::Good, summary)
     } else {
-        TTL_NEGATIVE.unknown("the last answer was neither NXDOMAIN nor an address")
-    };
-    finding.because(lines(transcript, "missing"))
+        TTL_NEGATIVE.unknown(format!("the last answer was neither {kind} nor an address"))
+    }
+}
+
+fn is_negative(reply: &Reply, kind: &str) -> bool {
+    match kind == NEGATIVE[0].1 {
+        true => reply.is(Rcode::NxDomain),
+        false => reply.is(Rcode::NoError) && reply.answers.is_empty() && !reply.is_truncated(),
+    }
 }
 
 fn negative_cap(transcript: &Transcript<'_>) -> Finding {

@@ -2,6 +2,7 @@
 //! what it makes for resolvers.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -40,6 +41,11 @@ impl Sightings {
         self.lock().add_sign(at_ms);
     }
 
+    /// The authority's clock was set: what was seen by the old one says nothing of the times of the new one.
+    pub(super) fn forget(&self) {
+        *self.lock() = Presence::default();
+    }
+
     /// What is known so far.
     pub(super) fn so_far(&self) -> Presence {
         self.lock().clone()
@@ -47,17 +53,35 @@ impl Sightings {
 }
 
 /// The authority, where its address is known.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Authority {
     pub(super) address: SocketAddr,
-    /// By how much its clock is ahead, in milliseconds.
-    pub(super) offset: i64,
+    pub(super) clock: Clock,
+}
+
+/// By how much the authority's clock is ahead of this host's, in milliseconds, as it was last read.
+#[derive(Debug, Default)]
+pub(super) struct Clock(AtomicI64);
+
+impl Clock {
+    pub(super) fn new(offset: i64) -> Clock {
+        Clock(AtomicI64::new(offset))
+    }
+
+    pub(super) fn set(&self, offset: i64) {
+        self.0.store(offset, Ordering::Relaxed); // A number by itself.
+    }
+
+    /// The time by the authority's clock, in milliseconds since 1970.
+    pub(super) fn now_ms(&self) -> u64 {
+        unix_ms().saturating_add_signed(self.0.load(Ordering::Relaxed))
+    }
 }
 
 impl Authority {
     /// Asks again and again, so that what resolvers do without the authority is not held against them.
     pub(super) async fn watch(
-        self,
+        &self,
         sightings: &Sightings,
         askers: &Askers,
         zone: Name<'_>,
@@ -68,7 +92,7 @@ impl Authority {
         let mut was_absent = false;
         loop {
             let began = Instant::now();
-            let began_ms = self.now_ms();
+            let began_ms = self.clock.now_ms();
             let asked = askers.exchange(&step, &server, turns).await;
             let waited_ms = u64::try_from((asked.sent - began).as_millis()).unwrap_or(0);
             let sent_ms = began_ms + waited_ms;
@@ -78,7 +102,7 @@ impl Authority {
                     was_absent = false;
                 }
                 Outcome::Answer(_) | Outcome::Silence | Outcome::Failed(_) => {
-                    sightings.lock().add_absence(sent_ms, self.now_ms(), was_absent);
+                    sightings.lock().add_absence(sent_ms, self.clock.now_ms(), was_absent);
                     was_absent = true;
                 }
                 // Nobody was asked: nothing is known.
@@ -87,9 +111,5 @@ impl Authority {
             // At a low rate the turn comes later.
             tokio::time::sleep(INTERVAL).await;
         }
-    }
-
-    pub(super) fn now_ms(self) -> u64 {
-        unix_ms().saturating_add_signed(self.offset)
     }
 }

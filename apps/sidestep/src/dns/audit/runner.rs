@@ -10,17 +10,17 @@ use anyhow::{Context, anyhow};
 use dns_audit::authority::{Condition, Entry, Nonce};
 use dns_audit::checks::Finding;
 use dns_audit::plan::{self, Planner, Step};
-use dns_audit::probes::Probe;
+use dns_audit::probes::{self, Probe};
 use dns_audit::transcript::{Exchange, Outcome, Transcript};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use super::clock::{self, unix_ms};
+use super::clock;
 use super::exchange::server;
 use super::options::{Settings, Target};
 use super::pace::{Pace, Turns};
-use super::presence::{self, Authority, Sightings};
+use super::presence::{self, Authority, Clock, Sightings};
 use super::results::Results;
 use crate::output;
 
@@ -62,8 +62,8 @@ struct Audit {
     number: usize,
     target: Target,
     pace: Pace,
-    /// By how much the authority's clock is ahead.
-    offset: i64,
+    /// The authority's, as this resolver's answers show it; of no use where the authority itself can be asked.
+    clock: Clock,
     /// No question of a probe was answered: there is no use in asking more.
     is_silent: AtomicBool,
 }
@@ -82,7 +82,7 @@ pub(super) async fn audit_all(settings: &Arc<Settings>, results: &Arc<Results>) 
     };
     if !settings.authorities.is_empty() {
         let (address, offset, conditions) = shared.meet_authority().await?;
-        shared.authority = Some(Authority { address, offset });
+        shared.authority = Some(Authority { address, clock: Clock::new(offset) });
         shared.plan.conditions = conditions;
     }
     let shared = Arc::new(shared);
@@ -144,19 +144,29 @@ impl Shared {
 impl Audit {
     async fn begin(shared: Arc<Shared>, number: usize, target: Target) -> Audit {
         let pace = Pace::new(shared.settings.rate);
-        let mut audit = Audit { shared, number, target, pace, offset: 0, is_silent: AtomicBool::new(false) };
-        audit.offset = match &audit.shared.authority {
-            Some(authority) => authority.offset,
-            None => audit.offset_by_resolver().await,
-        };
+        let (clock, is_silent) = (Clock::default(), AtomicBool::new(false));
+        let audit = Audit { shared, number, target, pace, clock, is_silent };
+        if audit.shared.authority.is_none() {
+            audit.read_clock().await;
+        }
         audit
     }
 
-    /// The authority's clock by way of the resolver. One that does not answer is seen by the probes.
-    async fn offset_by_resolver(&self) -> i64 {
+    fn clock(&self) -> &Clock {
+        self.shared.authority.as_ref().map_or(&self.clock, |authority| &authority.clock)
+    }
+
+    /// Reads the authority's clock, by way of the resolver if need be. One that does not answer is seen by the probes.
+    async fn read_clock(&self) {
         let settings = &self.shared.settings;
+        let (address, turns) = match &self.shared.authority {
+            Some(authority) => (authority.address, self.shared.authority_turns()),
+            None => (self.target.address, self.turns()),
+        };
         let (asker, zone) = (settings.askers.plain(), settings.zone.as_name());
-        clock::offset_ms(asker, self.target.address, zone, &self.turns()).await.unwrap_or(0)
+        if let Ok(offset) = clock::offset_ms(asker, address, zone, &turns).await {
+            self.clock().set(offset);
+        }
     }
 
     fn turns(&self) -> Turns<'_> {
@@ -190,7 +200,7 @@ impl Audit {
         let Ok(nonce) = clock::nonce() else { return Vec::new() };
         let settings = &self.shared.settings;
         let (zone, address) = (settings.zone.as_name(), self.target.address);
-        let (start_ms, start) = (unix_ms().saturating_add_signed(self.offset), Instant::now());
+        let (start_ms, start) = (self.clock().now_ms(), Instant::now());
         let mut planner = Planner::new(zone, address, &self.shared.plan, nonce, start_ms);
         probe.plan(&mut planner);
         let mut tasks = JoinSet::new();
@@ -214,16 +224,25 @@ impl Audit {
         let presence = self.shared.sightings.so_far();
         let (target, options, networks) = (address, &self.shared.plan, &settings.networks);
         let client = settings.askers.address_for(address);
-        probe.findings(&Transcript { target, client, start_ms, exchanges, log, presence, options, networks })
+        let (findings, is_clock_set) = {
+            let transcript =
+                Transcript { target, client, start_ms, exchanges, log, presence, options, networks };
+            (probe.findings(&transcript), probes::is_clock_set(&transcript))
+        };
+        if is_clock_set {
+            self.shared.sightings.forget();
+            self.read_clock().await;
+        }
+        findings
     }
 
     /// What the authority has logged of a run. It was there when it said so.
     async fn log(&self, nonce: Nonce) -> Result<Vec<Entry>, String> {
-        let Some(authority) = self.shared.authority else {
+        let Some(authority) = &self.shared.authority else {
             return Err("name its addresses by --authority".to_owned());
         };
         let (settings, turns) = (&self.shared.settings, self.shared.authority_turns());
-        let asked_ms = authority.now_ms();
+        let asked_ms = authority.clock.now_ms();
         let (asker, zone) = (settings.askers.plain(), settings.zone.as_name());
         let log = clock::log(asker, authority.address, zone, nonce, &turns).await;
         log.inspect(|_| self.shared.sightings.add_sign(asked_ms)).map_err(|error| format!("{error:#}"))

@@ -17,6 +17,8 @@ use crate::transcript::{Exchange, Reply, Transcript};
 
 /// Names that never existed.
 const MISSING: u32 = 3;
+/// Which of them begins with www.
+const WWW: u32 = 2;
 /// Types of the addresses that are asked for, each of another name: one fixed address has the check digits of all of them by chance only.
 const ADDRESSES: [Rtype; 5] = [Rtype::A, Rtype::AAAA, Rtype::A, Rtype::A, Rtype::A];
 
@@ -27,7 +29,12 @@ pub(super) fn plan(planner: &mut Planner<'_>) {
     for number in 0..MISSING {
         let mut spec = planner.spec(60);
         spec.phases.push(Phase::always(Behaviour::NxDomain));
-        let name = planner.name(&spec);
+        let label = spec.to_string();
+        // Some rewrite the names alone that people mistype.
+        let name = match number {
+            WWW => planner.name_below(&[b"www", label.as_bytes()]),
+            _ => planner.name(&spec),
+        };
         planner.ask("missing", u64::from(number) * 100, &name, Rtype::A);
     }
     for (number, qtype) in ADDRESSES.into_iter().enumerate() {
