@@ -205,8 +205,8 @@ impl Files<'_> {
         let (ResolverSetting { port, source, more, anchor, .. }, Files { hints, .. }) = (self.setting, self);
         format!(
             "net.listen('127.0.0.1', {port}, {{ kind = 'dns' }})\nnet.outgoing_v4('{source}')\nnet.ipv6 = false\n\
-             modules = {{ 'hints > iterate' }}\n{more}\nhints.root_file('{hints}')\ntrust_anchors.add('{anchor}')\n\
-             cache.size = 100 * MB\n"
+             modules = {{ 'hints > iterate' }}\nhints.root_file('{hints}')\ntrust_anchors.add('{anchor}')\n\
+             cache.size = 100 * MB\n{more}\n"
         )
     }
 

@@ -25,7 +25,7 @@ const LATE_SHARE: usize = 10;
 const LEARNING_MS: u64 = 2000;
 /// A name that takes so much longer than it could is slow.
 const SLOW_MS: u64 = 1000;
-/// Who does not ask a silent server for so many names in a row, which take a second, has left it.
+/// Who does not ask a silent server first for so many names in a row, which take a second, has left it.
 const LEFT_NAMES: usize = 8;
 
 pub(super) fn plan(planner: &mut Planner<'_>) {
@@ -225,7 +225,8 @@ fn outage(transcript: &Transcript<'_>) -> Finding {
     SELECTION_OUTAGE.finding(verdict, summary).because(parts(transcript, &during))
 }
 
-/// How long after the first of these names none was asked for at a silent server any more, for a second at least.
+/// How long after the first of these names none was asked for at a silent server first any more, for a second at least. Who asks one beside another
+/// server, to see whether it is back, has left it.
 fn left_ms(
     transcript: &Transcript<'_>,
     names: &[&Exchange],
@@ -233,7 +234,7 @@ fn left_ms(
 ) -> Option<u64> {
     let began_ms = names.first()?.sent_ms;
     let is_clear = |exchange: &&Exchange| {
-        exchange.spec().is_some_and(|spec| !transcript.logged(spec.number).any(&is_silent))
+        exchange.spec().is_some_and(|spec| !transcript.logged(spec.number).next().is_some_and(&is_silent))
     };
     let clear: Vec<bool> = names.iter().map(is_clear).collect();
     let first = clear.windows(LEFT_NAMES).position(|row| row.iter().all(|is_clear| *is_clear))?;

@@ -39,7 +39,7 @@ pub(super) fn plan(planner: &mut Planner<'_>) {
             planner.ask(group, *at, &name, Rtype::A);
         }
     }
-    let soon = (NEGATIVE_S, Some(BORN), &[0, 600, 5000][..]);
+    let soon = (NEGATIVE_S, Some(BORN), &[0, 600, 4000, 4900][..]);
     for (group, behaviour, (ttl_s, until, times)) in [
         (NEGATIVE[0].0, Behaviour::NxDomain, soon),
         (NEGATIVE[1].0, Behaviour::NoData, soon),
@@ -172,16 +172,21 @@ fn negative(transcript: &Transcript<'_>) -> Finding {
 
 fn negative_of(transcript: &Transcript<'_>, group: &'static str, kind: &str) -> Finding {
     let exchanges: Vec<&Exchange> = transcript.group(group).collect();
-    let [first, .., last] = exchanges[..] else { return TTL_NEGATIVE.unknown("not asked") };
+    let [first, .., before, last] = exchanges[..] else { return TTL_NEGATIVE.unknown("not asked") };
     let is_absent = |exchange: &Exchange| exchange.reply().is_some_and(|reply| is_negative(&reply, kind));
     if !is_absent(first) {
         TTL_NEGATIVE.unknown(format!("the first answer was not {kind}"))
-    } else if !last.follows(first, u64::from(NEGATIVE_S) * 1000 + SLACK_MS) {
+    } else if !before.follows(first, u64::from(NEGATIVE_S) * 1000 + SLACK_MS) {
         TTL_NEGATIVE.unknown(EARLY)
     } else if is_absent(last) {
-        let after = seconds(last.sent_ms.saturating_sub(first.sent_ms));
-        let summary = format!("{kind} with a TTL of {NEGATIVE_S} s was still there after {after}");
+        let summary =
+            format!("{kind} with a TTL of {NEGATIVE_S} s was still there after {}", after(first, last));
         needed(TTL_NEGATIVE.finding(Verdict::Bad, summary), transcript, &[group])
+    } else if is_absent(before) {
+        // It may be expired data, for which there is a probe of its own.
+        let summary =
+            format!("{kind} with a TTL of {NEGATIVE_S} s was there once more after {}", after(first, before));
+        needed(TTL_NEGATIVE.finding(Verdict::Notice, summary), transcript, &[group])
     } else if last.dated().is_some() {
         let [(_, name), (_, data)] = NEGATIVE;
         let summary = format!("{name} and {data} with a TTL of {NEGATIVE_S} s ended in time");
@@ -189,6 +194,10 @@ fn negative_of(transcript: &Transcript<'_>, group: &'static str, kind: &str) -> 
     } else {
         TTL_NEGATIVE.unknown(format!("the last answer was neither {kind} nor an address"))
     }
+}
+
+fn after(first: &Exchange, later: &Exchange) -> String {
+    seconds(later.sent_ms.saturating_sub(first.sent_ms))
 }
 
 fn is_negative(reply: &Reply, kind: &str) -> bool {
