@@ -27,6 +27,7 @@ pub mod messages;
 pub mod questions;
 pub mod schedule;
 pub mod streams;
+mod subnets;
 pub mod tally;
 
 pub use crate::flights::Flights;

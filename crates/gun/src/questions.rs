@@ -2,6 +2,9 @@
 
 use dns_wire::header::{HEADER_LEN, flag};
 use dns_wire::{Class, NameBuf, NameError, Rtype};
+use ipnet::IpNet;
+
+use crate::subnets::Subnets;
 
 /// Stands for twelve letters and digits that are others in every question.
 const RANDOM: &str = "{random}";
@@ -18,8 +21,10 @@ pub struct Questions {
     octets: Vec<u8>,
     entries: Vec<Entry>,
     order: Picker,
-    /// What follows the question: the OPT record, or nothing.
+    /// What follows the question: the OPT record, but for its options, or nothing.
     tail: Vec<u8>,
+    /// Networks of which each question names one in that record.
+    subnets: Subnets,
     flags: u16,
     state: u64,
 }
@@ -60,6 +65,8 @@ pub struct Manner {
     pub dnssec: bool,
     /// RD: recursion is wanted.
     pub recursion: bool,
+    /// Networks that clients are in (RFC 7871): each question names a part of one, by chance.
+    pub subnets: Vec<IpNet>,
 }
 
 /// Why there are no questions.
@@ -114,6 +121,7 @@ impl Questions {
             entries: Vec::new(),
             order: Picker::InTurn,
             tail: Vec::new(),
+            subnets: Subnets::default(),
             flags: 0,
             state: 1,
         };
@@ -178,7 +186,9 @@ impl Questions {
 
     /// The same with this said beside them.
     pub fn in_manner(mut self, manner: &Manner) -> Questions {
-        let payload = manner.payload.or(manner.dnssec.then_some(1232));
+        let has_options = manner.dnssec || !manner.subnets.is_empty();
+        let payload = manner.payload.or(has_options.then_some(1232));
+        self.subnets = Subnets::new(&manner.subnets);
         self.flags = if manner.recursion { flag::RD } else { 0 };
         self.tail = payload.map_or_else(Vec::new, |payload| {
             let [high, low] = payload.to_be_bytes();
@@ -216,14 +226,19 @@ impl Questions {
     /// Writes a whole message into the front of `room`; returns its octets, or `None` if it does not fit. `number` chooses the random letters.
     pub fn write(&self, question: u32, number: u64, id: u16, room: &mut [u8]) -> Option<usize> {
         let entry = self.entries[question as usize];
-        let end = HEADER_LEN + usize::from(entry.len);
-        let message = room.get_mut(..end + self.tail.len())?;
+        let (end, behind) =
+            (HEADER_LEN + usize::from(entry.len), HEADER_LEN + usize::from(entry.len) + self.tail.len());
+        let options = self.subnets.write(mix(!number), room.get_mut(behind..)?)?;
+        let message = room.get_mut(..behind + options)?;
         let (id, flags) = (id.to_be_bytes(), self.flags.to_be_bytes());
         let additional = u8::from(!self.tail.is_empty());
         message[..HEADER_LEN]
             .copy_from_slice(&[id[0], id[1], flags[0], flags[1], 0, 1, 0, 0, 0, 0, 0, additional]);
         message[HEADER_LEN..end].copy_from_slice(self.octets(entry));
-        message[end..].copy_from_slice(&self.tail);
+        message[end..behind].copy_from_slice(&self.tail);
+        if options > 0 {
+            message[behind - 2..behind].copy_from_slice(&(options as u16).to_be_bytes()); // RDLEN; an option has 24 octets at most.
+        }
         if entry.random_at != 0 {
             let at = HEADER_LEN + usize::from(entry.random_at);
             message[at..at + RANDOM_LEN].copy_from_slice(&letters(number));
@@ -368,12 +383,29 @@ mod tests {
 
     #[test]
     fn what_is_said_beside_the_question() {
-        let manner = Manner { payload: Some(1400), dnssec: true, recursion: true };
+        let manner = Manner { payload: Some(1400), dnssec: true, recursion: true, ..Manner::default() };
         let (.., query) = asked(&read("example").unwrap().in_manner(&manner), 0, 0);
         let edns = query.edns.unwrap();
         assert_eq!((edns.payload_size, edns.dnssec_ok, query.flags & flag::RD), (1400, true, flag::RD));
         let (.., plain) = asked(&read("example").unwrap().in_manner(&Manner::default()), 0, 0);
         assert_eq!((plain.edns, plain.flags), (None, 0));
+    }
+
+    #[test]
+    fn a_question_names_a_client_subnet_that_a_server_can_read() {
+        let subnets = vec!["198.18.0.0/15".parse().unwrap(), "2001:db8::/32".parse().unwrap()];
+        let questions = read("{random}.example").unwrap().in_manner(&Manner { subnets, ..Manner::default() });
+        let mut told = std::collections::BTreeSet::new();
+        for number in 0..100 {
+            let mut room = [0; 512];
+            let len = questions.write(0, number, 7, &mut room).unwrap();
+            let query = Query::parse(&room[..len]).unwrap();
+            let option = query.option(&room[..len], 8).unwrap();
+            assert!(option.len() == 4 + 3 || option.len() == 4 + 7, "{option:?}");
+            assert_eq!(query.edns.unwrap().payload_size, 1232);
+            told.insert(option.to_vec());
+        }
+        assert!(told.len() > 80, "{}", told.len());
     }
 
     /// How often each is asked, of 100 000 questions.

@@ -1,5 +1,6 @@
 //! `sidestep gun` over connections of the loopback interface: DNS over TCP, TLS and HTTPS, and what Ctrl-C does.
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::process::{Command, Stdio};
@@ -59,6 +60,49 @@ fn questions_over_tcp_tls_and_https_are_answered_and_matched() {
                 "{report}"
             );
         }
+    }
+}
+
+/// The server sees as many clients as there are ports, each with an address of its own, and a client subnet in each question.
+#[test]
+fn questions_come_from_many_addresses_and_tell_many_subnets() {
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    let address = server.local_addr().unwrap().to_string();
+    let seen = std::thread::spawn(move || {
+        let (mut clients, mut subnets) = (BTreeSet::new(), BTreeSet::new());
+        for _ in 0..QUESTIONS {
+            let mut room = [0; 512];
+            let (len, client) = server.recv_from(&mut room).unwrap();
+            let query = dns_wire::Query::parse(&room[..len]).unwrap();
+            subnets.insert(query.option(&room[..len], 8).unwrap().to_vec());
+            clients.insert(client.ip());
+            room[2] |= 0x80;
+            server.send_to(&room[..len], client).unwrap();
+        }
+        (clients, subnets)
+    });
+    let rate = QUESTIONS.to_string();
+    let words = ["gun", "dns", &address, "--source", "127.77.0.0/16", "--ports", "16", "--rate", &rate];
+    let more = ["--subnet", "198.18.0.0/15", "--duration", "1s", "--timeout", "60s", "--json", "-"];
+    let output = command(&[&words[..], &more].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["loads"][0]["counts"]["answered"], QUESTIONS, "{report}");
+    let (clients, subnets) = seen.join().unwrap();
+    let expected: BTreeSet<std::net::IpAddr> = (0..16).map(|host| [127, 77, 0, host].into()).collect();
+    assert!(clients.len() == 13 && clients.is_subset(&expected), "{clients:?}");
+    assert!(subnets.len() > 100, "{} subnets", subnets.len());
+}
+
+#[test]
+fn an_address_of_somebody_else_is_no_source() {
+    for (source, said) in
+        [("192.0.2.0/24", "is 192.0.2.1 an address of this host?"), ("::1/128", "different IP versions")]
+    {
+        let output = command(&["gun", "dns", "127.0.0.1:5399", "--source", source]);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && error.contains(said), "{source}: {error}");
     }
 }
 

@@ -1,9 +1,11 @@
 //! Kernel sockets: needs no privileges.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::ops::RangeInclusive;
 
-use anyhow::Context;
-use device_kernel::{Config, KernelSockets};
+use anyhow::{Context, bail, ensure};
+use device_kernel::{Config, KernelSockets, OpenError};
+use ipnet::IpNet;
 use wire::{Endpoints, Envelope};
 
 use super::load::Range;
@@ -12,8 +14,18 @@ use super::load::Range;
 const FRAMES: usize = 4096;
 const PAYLOAD_MAX: u16 = 4096;
 
-pub(crate) fn open(server: SocketAddr, ports: u16) -> anyhow::Result<Range> {
+/// Ports are looked for from here on, where each has an address of its own: the kernel would give the same one to several.
+const FIRST_PORT: u16 = 16384;
+
+/// Sockets for so many ports, of the address that the kernel sends from, or of the addresses of `source` in turn.
+pub(crate) fn open(server: SocketAddr, ports: u16, source: Option<IpNet>) -> anyhow::Result<Range> {
     let local = local_for(server)?;
+    if let Some(source) = source {
+        ensure!(
+            source.addr().is_ipv4() == server.is_ipv4(),
+            "{source} and {server} are of different IP versions"
+        );
+    }
     let config = Config {
         listen: Vec::new(),
         share_port: false,
@@ -23,13 +35,33 @@ pub(crate) fn open(server: SocketAddr, ports: u16) -> anyhow::Result<Range> {
     };
     let mut sockets = KernelSockets::open(config)?;
     let mut ways = Vec::with_capacity(usize::from(ports));
-    for _ in 0..ports {
-        let own = sockets.add_address(local)?;
+    let hosts: Vec<IpAddr> = source.iter().flat_map(IpNet::hosts).take(usize::from(ports)).collect();
+    let mut free = FIRST_PORT..=u16::MAX;
+    for number in 0..usize::from(ports) {
+        let own = match hosts.get(number % hosts.len().max(1)) {
+            None => sockets.add_address(local)?,
+            Some(host) => add_with_free_port(&mut sockets, *host, &mut free)?,
+        };
         let ends = Endpoints::new(own, server).context("both addresses are of one IP version")?;
         ways.push(Envelope::untagged(ends));
     }
     let description = "kernel sockets".to_owned();
     Ok(Range::new(Box::new(sockets), description, ways, ports, ()))
+}
+
+/// A socket of that address, with the first of these ports that nobody has there.
+fn add_with_free_port(
+    sockets: &mut KernelSockets,
+    host: IpAddr,
+    free: &mut RangeInclusive<u16>,
+) -> anyhow::Result<SocketAddr> {
+    for port in free {
+        match sockets.add_address(SocketAddr::new(host, port)) {
+            Err(OpenError::AddressInUse { .. }) => {}
+            own => return own.with_context(|| format!("--source: is {host} an address of this host?")),
+        }
+    }
+    bail!("no port is free")
 }
 
 /// The address that the kernel sends from to this server, with any port.

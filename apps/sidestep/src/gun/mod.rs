@@ -41,7 +41,7 @@ use rustls::pki_types::ServerName;
 
 use crate::output;
 use load::{Asking, Fire, Load};
-use options::{Compare, Connect, Dns, Http, Reports, Search, Transport, Udp};
+use options::{Compare, Connect, Dns, Http, Origin, Reports, Search, Transport, Udp};
 use report::{Found, Report};
 use sockets::{Target, Tls};
 use streams::StreamRange;
@@ -98,11 +98,10 @@ fn dns(options: &Dns) -> anyhow::Result<ExitCode> {
     target::check(server.ip(), options.reports.yes_i_own_it)?;
     let questions = options.questions()?;
     let mut report = Report::begin("gun dns", server, options.subject());
-    (report.questions, report.ports) = (questions.len(), options.ports.into());
+    (report.questions, report.ports) = (questions.len(), options.origin.ports.into());
     let stop = stop_by_signal()?;
     let mut fire: Box<dyn Fire> = if options.transport == Transport::Udp {
-        let (server, device) = (options.server(), options.device.as_deref());
-        Box::new(over_udp(server, device, options.ports, questions, &mut report, stop)?)
+        Box::new(over_udp(options.server(), &options.origin, questions, &mut report, stop)?)
     } else {
         Box::new(over_connections(options, questions, &mut report, stop)?)
     };
@@ -114,25 +113,23 @@ fn udp(options: &Udp) -> anyhow::Result<ExitCode> {
     target::check(options.server.ip(), options.reports.yes_i_own_it)?;
     let datagrams = options.datagrams()?;
     let mut report = Report::begin("gun udp", options.server, options.subject());
-    report.ports = options.ports.into();
-    let device = options.device.as_deref();
+    report.ports = options.origin.ports.into();
     let stop = stop_by_signal()?;
-    let mut asking = over_udp(options.server, device, options.ports, datagrams, &mut report, stop)?;
+    let mut asking = over_udp(options.server, &options.origin, datagrams, &mut report, stop)?;
     let plan = Plan { rate: Some(options.rate), search: &options.search, patience: options.timeout };
     measure(&mut asking, &plan, &mut report, &options.reports)
 }
 
 fn over_udp<M>(
     server: SocketAddr,
-    device: Option<&str>,
-    ports: u16,
+    origin: &Origin,
     messages: M,
     report: &mut Report,
     stop: Arc<AtomicBool>,
 ) -> anyhow::Result<Asking<M>> {
-    let mut range = match device {
-        Some(interface) => interface::open(interface, server, ports)?,
-        None => kernel::open(server, ports)?,
+    let mut range = match &origin.device {
+        Some(interface) => interface::open(interface, server, origin.ports)?,
+        None => kernel::open(server, origin.ports, origin.source)?,
     };
     range.stop = stop;
     report.device.clone_from(&range.description);
@@ -145,7 +142,9 @@ fn over_connections(
     report: &mut Report,
     stop: Arc<AtomicBool>,
 ) -> anyhow::Result<StreamRange> {
-    ensure!(options.device.is_none(), "--device is for UDP: the other transports are on kernel sockets");
+    let Origin { device, source, .. } = &options.origin;
+    ensure!(device.is_none(), "--device is for UDP: the other transports are on kernel sockets");
+    ensure!(source.is_none(), "--source is for UDP");
     let server = options.server();
     let name = || options.certificates.tls_host.clone().unwrap_or(ServerName::IpAddress(server.ip().into()));
     let tls = |protocol: &'static [u8], required| -> anyhow::Result<Option<Tls>> {
@@ -159,13 +158,13 @@ fn over_connections(
         Transport::Tls => (tls(b"dot", None)?, Speech::Dns(questions), "tls"),
         Transport::Tcp | Transport::Udp => (None, Speech::Dns(questions), "tcp"),
     };
-    connect::raise_limit(options.ports.into())?;
+    connect::raise_limit(options.origin.ports.into())?;
     report.transport = Some(transport.to_owned());
     report.device = format!("DNS over {}, kernel sockets", transport.to_uppercase());
     Ok(StreamRange {
         target: Target { address: server, tls },
         speech,
-        connections: options.ports.into(),
+        connections: options.origin.ports.into(),
         pipeline: options.pipeline.into(),
         is_kept: true,
         timeout: options.timeout,

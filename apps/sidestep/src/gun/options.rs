@@ -12,6 +12,7 @@ use dns_wire::Rtype;
 use gun::flights::PORTS_MAX;
 use gun::questions::Manner;
 use gun::{Datagrams, Order, Questions};
+use ipnet::IpNet;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
@@ -62,6 +63,22 @@ pub(crate) struct Reports {
     /// The server is yours, though its address is a public one.
     #[arg(long)]
     pub(crate) yes_i_own_it: bool,
+}
+
+/// Where questions and datagrams come from.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Origin {
+    /// Ports to ask from, which is connections where there are such: servers spread clients over their threads by them.
+    #[arg(long, value_name = "COUNT", default_value = "64", value_parser = clap::value_parser!(u16).range(1..=PORTS_MAX as i64))]
+    pub(crate) ports: u16,
+
+    /// Ask from the addresses of this network, one for each port, in turn: so many clients the server sees. They have to be this host's; over UDP alone.
+    #[arg(long, value_name = "PREFIX", conflicts_with = "device")]
+    pub(crate) source: Option<IpNet>,
+
+    /// Ask by AF_XDP on this interface, which takes root; over UDP alone. Without it, by kernel sockets.
+    #[arg(long, value_name = "IF")]
+    pub(crate) device: Option<String>,
 }
 
 /// Whose certificates are good.
@@ -150,9 +167,8 @@ pub(crate) struct Dns {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
     pub(crate) timeout: Duration,
 
-    /// Ports to ask from, which is connections where there are such: servers spread clients over their threads by them.
-    #[arg(long, value_name = "COUNT", default_value = "64", value_parser = clap::value_parser!(u16).range(1..=PORTS_MAX as i64))]
-    pub(crate) ports: u16,
+    #[command(flatten)]
+    pub(crate) origin: Origin,
 
     /// Questions under way on one connection at most.
     #[arg(long, value_name = "COUNT", default_value = "64", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -165,9 +181,9 @@ pub(crate) struct Dns {
     #[command(flatten)]
     pub(crate) certificates: Certificates,
 
-    /// Ask by AF_XDP on this interface, which takes root; over UDP alone. Without it, by kernel sockets.
-    #[arg(long, value_name = "IF")]
-    pub(crate) device: Option<String>,
+    /// Tell a network of this prefix as the client's (RFC 7871), another one with each question. May be given several times.
+    #[arg(long = "subnet", value_name = "PREFIX")]
+    subnets: Vec<IpNet>,
 
     /// Set DO: ask for signatures.
     #[arg(long)]
@@ -177,7 +193,7 @@ pub(crate) struct Dns {
     #[arg(long)]
     recursion: bool,
 
-    /// Take answers of so many octets (EDNS) [default: no EDNS; 1232 with --dnssec].
+    /// Take answers of so many octets (EDNS) [default: no EDNS; 1232 with --dnssec or --subnet].
     #[arg(long, value_name = "OCTETS", value_parser = clap::value_parser!(u16).range(512..))]
     payload: Option<u16>,
 
@@ -214,13 +230,8 @@ pub(crate) struct Udp {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
     pub(crate) timeout: Duration,
 
-    /// Ports to send from: servers spread clients over their threads by them.
-    #[arg(long, value_name = "COUNT", default_value = "64", value_parser = clap::value_parser!(u16).range(1..=PORTS_MAX as i64))]
-    pub(crate) ports: u16,
-
-    /// Send by AF_XDP on this interface, which takes root. Without it, by kernel sockets.
-    #[arg(long, value_name = "IF")]
-    pub(crate) device: Option<String>,
+    #[command(flatten)]
+    pub(crate) origin: Origin,
 
     #[command(flatten)]
     pub(crate) reports: Reports,
@@ -354,7 +365,8 @@ impl Dns {
                 (text, path.display().to_string())
             }
         };
-        let manner = Manner { payload: self.payload, dnssec: self.dnssec, recursion: self.recursion };
+        let (payload, dnssec, recursion) = (self.payload, self.dnssec, self.recursion);
+        let manner = Manner { payload, dnssec, recursion, subnets: self.subnets.clone() };
         let questions = Questions::read(&text, self.rtype).context(origin)?;
         Ok(questions.in_order(self.order, self.seed).in_manner(&manner))
     }
