@@ -43,6 +43,10 @@ pub enum Fault {
     LongNegative,
     /// The same for answers without data alone.
     LongNoData,
+    /// The same, and names that do not exist come once more when that has expired.
+    LongNoDataAndExpired,
+    /// Names without data do not exist.
+    DeniesEmpty,
     /// 127.0.0.1/32 is everybody's client subnet.
     LoopbackSubnet,
     /// A client's subnet is passed on, and the answer given to all.
@@ -358,9 +362,10 @@ impl Liar {
             self.judge(spec.as_ref(), name, answer);
             return 0;
         }
-        if let Some(entry) = known.as_ref().filter(|_| self.serves_at_once(spec.as_ref(), now_ms)) {
+        if let Some(entry) = known.as_ref().filter(|entry| self.serves_at_once(entry, spec.as_ref(), now_ms))
+        {
             answer.take_stale(entry, self.stale_ttl(entry));
-            if self.has(Fault::ServesExpired) {
+            if self.has(Fault::ServesExpired) || self.has(Fault::LongNoDataAndExpired) {
                 let fetched = self.fetch(query, name, subnet, spec.as_ref(), upstream, now_ms);
                 self.keep(key, fetched.reply, now_ms + fetched.took_ms);
             }
@@ -398,11 +403,17 @@ impl Liar {
     }
 
     /// Whether expired data goes out before anybody is asked.
-    fn serves_at_once(&self, spec: Option<&Spec>, now_ms: u64) -> bool {
+    fn serves_at_once(&self, entry: &Entry, spec: Option<&Spec>, now_ms: u64) -> bool {
+        let is_missing = entry.rcode == Rcode::NxDomain as u16;
         let is_slow = spec.is_some_and(|spec| matches!(spec.behaviour(now_ms), Some(Behaviour::Slow(500..))));
         self.has(Fault::ServesExpired)
             || self.has(Fault::NeverRefreshes)
             || self.has(Fault::Impatient) && is_slow
+            || self.has(Fault::LongNoDataAndExpired) && is_missing
+    }
+
+    fn keeps_no_data(&self) -> bool {
+        self.has(Fault::LongNoData) || self.has(Fault::LongNoDataAndExpired)
     }
 
     fn stale_ttl(&self, entry: &Entry) -> u32 {
@@ -425,9 +436,7 @@ impl Liar {
         let is_negative = reply.answers.is_empty();
         let ttl = reply.answers.iter().chain(&reply.authority).map(|record| record.ttl).min().unwrap_or(0);
         let ttl = match is_negative {
-            true if self.has(Fault::LongNegative)
-                || self.has(Fault::LongNoData) && reply.is(Rcode::NoError) =>
-            {
+            true if self.has(Fault::LongNegative) || self.keeps_no_data() && reply.is(Rcode::NoError) => {
                 ttl.clamp(60, NEGATIVE_MAX_S)
             }
             true if self.has(Fault::NoNegativeCap) => ttl,
@@ -520,6 +529,9 @@ impl Liar {
 
     /// What a validator, or a liar, makes of an answer.
     fn judge(&self, spec: Option<&Spec>, name: Name<'_>, answer: &mut Answer) {
+        if self.has(Fault::DeniesEmpty) && answer.rcode == 0 && answer.answers.is_empty() {
+            answer.rcode = Rcode::NxDomain as u16;
+        }
         let is_missing = answer.rcode == Rcode::NxDomain as u16;
         let lie = || Record {
             owner: NameBuf::from(name),

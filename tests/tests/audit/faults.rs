@@ -9,7 +9,7 @@ use tests::Fault;
 use crate::simulated::{Conditions, findings, findings_under};
 
 /// Fault, the check that sees it, and how that ends.
-const FAULTS: [(Fault, &str, Verdict); 84] = [
+const FAULTS: [(Fault, &str, Verdict); 86] = [
     (Fault::ServesExpired, "stale.reachable", Verdict::Bad),
     (Fault::ServesExpired, "flush.way", Verdict::Notice),
     (Fault::NeverRefreshes, "stale.refresh", Verdict::Bad),
@@ -27,6 +27,8 @@ const FAULTS: [(Fault, &str, Verdict); 84] = [
     (Fault::NoMaximum, "ttl.maximum", Verdict::Notice),
     (Fault::LongNegative, "ttl.negative", Verdict::Bad),
     (Fault::LongNoData, "ttl.negative", Verdict::Bad),
+    (Fault::LongNoDataAndExpired, "ttl.negative", Verdict::Bad),
+    (Fault::DeniesEmpty, "ttl.negative", Verdict::Notice),
     (Fault::NoNegativeCap, "ttl.negative-cap", Verdict::Notice),
     (Fault::ManyNetworks, "who.egress", Verdict::Notice),
     (Fault::ManyNetworks, "who.lines", Verdict::Bad),

@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 use crate::checks::{Finding, SERVICE};
 use crate::transcript::{CLOCK_SLACK_MS, Exchange, Transcript, seconds};
 
+/// Addresses repeat after 11 minutes: of a clock that was set by more than this, nobody can say by how much.
+const KNOWN_MS: u64 = 300_000;
 /// One address may look like the authority's by chance.
 const MIN: usize = 2;
 
@@ -29,9 +31,12 @@ pub(super) fn judged(findings: Vec<Finding>, transcript: &Transcript<'_>) -> Vec
 /// How far the time of an answer lies outside of its exchange.
 fn how_far(exchange: &Exchange) -> String {
     let made_ms = exchange.dated().map_or(0, |dated| dated.made_ms);
-    match made_ms.checked_sub(exchange.came_ms()) {
-        Some(later_ms) => format!("made {} after it came", seconds(later_ms)),
-        None => format!("made {} before it was asked for", seconds(exchange.sent_ms.saturating_sub(made_ms))),
+    let (later_ms, earlier_ms) =
+        (made_ms.saturating_sub(exchange.came_ms()), exchange.sent_ms.saturating_sub(made_ms));
+    match (later_ms, earlier_ms) {
+        (1..=KNOWN_MS, _) => format!("made {} after it came", seconds(later_ms)),
+        (0, ..=KNOWN_MS) => format!("made {} before it was asked for", seconds(earlier_ms)),
+        _ => "made at another time".to_owned(),
     }
 }
 

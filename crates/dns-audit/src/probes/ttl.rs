@@ -159,7 +159,8 @@ fn maximum(transcript: &Transcript<'_>) -> Finding {
 fn negative(transcript: &Transcript<'_>) -> Finding {
     let [first, second] = NEGATIVE.map(|(group, kind)| negative_of(transcript, group, kind));
     let weight = |finding: &Finding| match finding.verdict {
-        Verdict::Bad | Verdict::Notice => 2,
+        Verdict::Bad => 3,
+        Verdict::Notice => 2,
         Verdict::Unknown => 1,
         Verdict::Good => 0,
     };
@@ -174,18 +175,22 @@ fn negative_of(transcript: &Transcript<'_>, group: &'static str, kind: &str) -> 
     let exchanges: Vec<&Exchange> = transcript.group(group).collect();
     let [first, .., before, last] = exchanges[..] else { return TTL_NEGATIVE.unknown("not asked") };
     let is_absent = |exchange: &Exchange| exchange.reply().is_some_and(|reply| is_negative(&reply, kind));
-    if !is_absent(first) {
+    let is_denied = |exchange: &Exchange| exchange.reply().is_some_and(|reply| reply.is(Rcode::NxDomain));
+    if group == NEGATIVE[1].0 && is_denied(first) {
+        let summary = "NODATA became NXDOMAIN: a name that exists is denied";
+        needed(TTL_NEGATIVE.finding(Verdict::Notice, summary), transcript, &[group])
+    } else if !is_absent(first) {
         TTL_NEGATIVE.unknown(format!("the first answer was not {kind}"))
     } else if !before.follows(first, u64::from(NEGATIVE_S) * 1000 + SLACK_MS) {
         TTL_NEGATIVE.unknown(EARLY)
-    } else if is_absent(last) {
+    } else if is_absent(before) && is_absent(last) {
         let summary =
             format!("{kind} with a TTL of {NEGATIVE_S} s was still there after {}", after(first, last));
         needed(TTL_NEGATIVE.finding(Verdict::Bad, summary), transcript, &[group])
-    } else if is_absent(before) {
-        // It may be expired data, for which there is a probe of its own.
+    } else if let Some(late) = [before, last].into_iter().find(|exchange| is_absent(exchange)) {
+        // It may be expired data, for which there is a probe of its own, or another cache's.
         let summary =
-            format!("{kind} with a TTL of {NEGATIVE_S} s was there once more after {}", after(first, before));
+            format!("{kind} with a TTL of {NEGATIVE_S} s was there once more after {}", after(first, late));
         needed(TTL_NEGATIVE.finding(Verdict::Notice, summary), transcript, &[group])
     } else if last.dated().is_some() {
         let [(_, name), (_, data)] = NEGATIVE;

@@ -20,6 +20,9 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Of the rate at the authority, one question in so many is for this at most: at one a second there is time for a lost one within a gap.
 const SHARE: u32 = 2;
 
+/// By how much the authority's clock may be misread, in milliseconds.
+const MISREAD_MS: u64 = 500;
+
 /// The bounds of rate at the authority: for signs of life, and for all else. A log of many resolvers is not to hold up signs of life.
 pub(super) fn paces(rate: u32) -> [Pace; 2] {
     let rate = f64::from(rate.max(1));
@@ -68,8 +71,10 @@ impl Clock {
         Clock(AtomicI64::new(offset))
     }
 
-    pub(super) fn set(&self, offset: i64) {
-        self.0.store(offset, Ordering::Relaxed); // A number by itself.
+    /// Whether that is another time than before, by more than it may be misread.
+    pub(super) fn set(&self, offset: i64) -> bool {
+        let before = self.0.swap(offset, Ordering::Relaxed); // A number by itself.
+        before.abs_diff(offset) > MISREAD_MS
     }
 
     /// The time by the authority's clock, in milliseconds since 1970.

@@ -156,17 +156,16 @@ impl Audit {
         self.shared.authority.as_ref().map_or(&self.clock, |authority| &authority.clock)
     }
 
-    /// Reads the authority's clock, by way of the resolver if need be. One that does not answer is seen by the probes.
-    async fn read_clock(&self) {
+    /// Reads the authority's clock, by way of the resolver if need be; whether it was set. One that does not answer is seen by the probes.
+    async fn read_clock(&self) -> bool {
         let settings = &self.shared.settings;
         let (address, turns) = match &self.shared.authority {
             Some(authority) => (authority.address, self.shared.authority_turns()),
             None => (self.target.address, self.turns()),
         };
         let (asker, zone) = (settings.askers.plain(), settings.zone.as_name());
-        if let Ok(offset) = clock::offset_ms(asker, address, zone, &turns).await {
-            self.clock().set(offset);
-        }
+        let read = clock::offset_ms(asker, address, zone, &turns).await;
+        read.is_ok_and(|offset| self.clock().set(offset))
     }
 
     fn turns(&self) -> Turns<'_> {
@@ -229,9 +228,8 @@ impl Audit {
                 Transcript { target, client, start_ms, exchanges, log, presence, options, networks };
             (probe.findings(&transcript), probes::is_clock_set(&transcript))
         };
-        if is_clock_set {
+        if is_clock_set && self.read_clock().await {
             self.shared.sightings.forget();
-            self.read_clock().await;
         }
         findings
     }
