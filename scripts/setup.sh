@@ -17,7 +17,7 @@ dpdk=(libdpdk-dev pkg-config)
 # Programs that `sidestep run` is tried with, and their clients (docs/programs.md); tools that the tests use.
 test=(haproxy memcached libmemcached-tools postgresql wget iperf3 openssh-server openssh-client python3-venv
     libpython3.11-testsuite nodejs openjdk-17-jdk-headless dnsmasq-base bpftool nftables tcpdump systemd fstrm-bin
-    softhsm2)
+    softhsm2 etcd-server etcd-client)
 
 # scripts/audit-picture.sh takes the picture of a report.
 docs=(chromium pngquant)
@@ -79,12 +79,14 @@ install_packages() {
     # Keep systemd from starting, at boot, the servers that were just installed.
     [ -d /run/systemd/system ] || return 0
     local package service
-    for package in nsd knot nginx haproxy redis-server memcached postgresql openssh-server bind9 unbound pdns-recursor knot-resolver; do
+    for package in nsd knot nginx haproxy redis-server memcached postgresql openssh-server bind9 unbound pdns-recursor knot-resolver \
+        etcd-server; do
         if [[ " $* " == *" $package "* ]]; then
             case $package in
                 openssh-server) service=ssh ;;
                 bind9) service=named ;;
                 knot-resolver) service=kresd@1 ;;
+                etcd-server) service=etcd ;;
                 *) service=$package ;;
             esac
             echo "setup: disabling the service $service"

@@ -6,6 +6,7 @@ mod encrypted;
 mod encrypted_transfers;
 mod encrypted_zones;
 mod errors;
+mod etcd;
 mod guard;
 mod gun;
 mod idle;

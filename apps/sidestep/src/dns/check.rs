@@ -23,7 +23,7 @@ use super::health::ping_problem;
 use super::line_table::LoadedLines;
 use super::pools::{CheckKind, PoolSpec};
 use super::privileges::OnlyRoot;
-use super::{load, options, privileges, secondary, serial, signing};
+use super::{etcd, load, options, privileges, secondary, serial, signing};
 use crate::output::to_stdout;
 
 /// Checks everything; the exit status is a failure if `serve` would refuse something.
@@ -56,6 +56,7 @@ pub(crate) fn check(options: &options::Check) -> anyhow::Result<ExitCode> {
     }
     report.check_pools(&config.pools);
     report.check_secondaries(&config);
+    report.check_etcd(&config);
     to_stdout(|out| Ok(report.lines.iter().try_for_each(|line| writeln!(out, "{line}"))?))?;
     Ok(if report.has_errors { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -197,6 +198,26 @@ impl Report {
                 }
             }
         }
+    }
+
+    /// Where zones from etcd are kept, and the files of the connection. Nothing is asked of etcd.
+    fn check_etcd(&mut self, config: &Config) {
+        let Some(spec) = &config.transfers.etcd else { return };
+        let from = format!("etcd: zones of {} from {}", spec.prefix, spec.endpoints.join(", "));
+        for file in spec.files() {
+            if let Err(error) = std::fs::File::open(file) {
+                self.error("etcd", format!("reading {}: {error}", file.display()));
+            }
+        }
+        for directory in spec.directory.iter().chain(&spec.keys) {
+            self.check_directory("etcd", directory);
+        }
+        self.lines.push(match &spec.directory {
+            Some(directory) => {
+                format!("{from}, {} kept in {}", etcd::count_kept(directory), directory.display())
+            }
+            None => format!("{from}, and not kept over a restart"),
+        });
     }
 
     /// Notes which addresses the names of pools have in a zone.

@@ -234,7 +234,8 @@ impl Config {
         for text in &options.sources.zones {
             zones.push(parse_zone(text)?);
         }
-        if zones.is_empty() && transfers.secondaries.is_empty() && responder == ResponderKind::Dns {
+        let has_others = !transfers.secondaries.is_empty() || transfers.etcd.is_some();
+        if zones.is_empty() && !has_others && responder == ResponderKind::Dns {
             return Err(ConfigError::NoZone.into());
         }
         let spin_us = options.spin_us.or(file.spin_us).unwrap_or(20);

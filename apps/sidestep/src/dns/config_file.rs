@@ -54,6 +54,8 @@ pub(crate) struct ConfigFile {
     pub(crate) secondaries: Vec<SecondaryTable>,
     /// `[catalog]`.
     pub(crate) catalog: Option<CatalogTable>,
+    /// `[etcd]`.
+    pub(crate) etcd: Option<EtcdTable>,
     /// `[[line]]` tables.
     #[serde(default, rename = "line")]
     pub(crate) lines: Vec<LineTable>,
@@ -258,6 +260,36 @@ pub(crate) struct CatalogTable {
     /// Its name.
     pub(crate) zone: String,
     /// Who may transfer it, in place of those who may transfer all.
+    pub(crate) allow_transfer: Option<Vec<String>>,
+    /// Who hears of new versions, in place of those who hear of all.
+    pub(crate) notify: Option<Vec<String>>,
+}
+
+/// Zones from etcd.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct EtcdTable {
+    /// Members of the cluster: addresses or names, with or without ports, `http://` and `https://`.
+    pub(crate) endpoints: Vec<String>,
+    /// What all keys begin with.
+    pub(crate) prefix: Option<String>,
+    /// The directory in which zones are kept over a restart.
+    pub(crate) directory: Option<PathBuf>,
+    /// A user of etcd, and a file with the password.
+    pub(crate) user: Option<String>,
+    pub(crate) password_file: Option<PathBuf>,
+    /// PEM files: whom to trust, and who we are.
+    pub(crate) ca: Option<PathBuf>,
+    pub(crate) certificate: Option<PathBuf>,
+    pub(crate) key: Option<PathBuf>,
+    /// The name in the members' certificates, in place of that in the endpoint.
+    pub(crate) server_name: Option<String>,
+    /// The directory of the keys of zones that are signed.
+    pub(crate) keys: Option<PathBuf>,
+    /// Whether a key is made if there is none.
+    #[serde(default)]
+    pub(crate) new_keys: bool,
+    /// Who may transfer these zones, in place of those who may transfer all.
     pub(crate) allow_transfer: Option<Vec<String>>,
     /// Who hears of new versions, in place of those who hear of all.
     pub(crate) notify: Option<Vec<String>>,

@@ -10,6 +10,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
 use super::config::Config;
+use super::etcd;
 use super::health::Health;
 use super::line_table::LoadedLines;
 use super::load::{Choice, Clients, Loaded, load_catalog};
@@ -25,6 +26,8 @@ pub(crate) enum Event {
     Signal(i32),
     /// Something became of a secondary zone.
     Secondary(Change),
+    /// Something became of zones from etcd, all of which is published together.
+    Etcd(Vec<etcd::Change>),
     /// A client changes a zone.
     Update(Pending),
     /// An operator has something done with a zone.

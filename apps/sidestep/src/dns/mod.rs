@@ -22,6 +22,7 @@
 //! | `request_log.rs` | log lines about transfers, notices and updates |
 //! | `catalog.rs` | a catalog of the zones that are served from files |
 //! | `secondary/` | zones that are transferred from others |
+//! | `etcd/` | zones from etcd |
 //! | `privileges.rs` | which user the server becomes, and what it keeps of root's privileges |
 //! | `descriptors.rs` | how many connections there may be on kernel sockets |
 //! | `query/` | `sidestep dns query`: a client |
@@ -46,6 +47,7 @@ mod devices;
 mod encrypted;
 mod encrypted_server;
 mod engines;
+mod etcd;
 mod events;
 mod explain;
 mod geo;

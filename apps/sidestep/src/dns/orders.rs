@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use dns_wire::NameBuf;
 use observe::protocol::{CHANGE_MAX, ZoneAction};
 
+use super::etcd;
 use super::events::Event;
 use super::lines::LineSpecs;
 use super::pools::PoolSpec;
@@ -58,6 +59,10 @@ pub(crate) struct States {
     pub(crate) not_renewed: BTreeMap<NameBuf, String>,
     /// Why the last reload changed nothing, if it did not.
     pub(crate) bad_reload: Option<String>,
+    /// The zones from etcd, and why they are not what etcd has.
+    pub(crate) etcd: BTreeMap<NameBuf, Option<String>>,
+    /// The connection to etcd, if there is to be one.
+    pub(crate) etcd_link: Option<etcd::Link>,
     /// The catalog that is made.
     pub(crate) catalog: Option<NameBuf>,
     /// Lines and pools, as they were configured.

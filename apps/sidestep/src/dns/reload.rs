@@ -18,6 +18,7 @@ use signal_hook::consts::SIGHUP;
 use super::answer_log::QueryLog;
 use super::config::Config;
 use super::encrypted_server::EncryptedServer;
+use super::etcd::{self, Follower};
 use super::events::{Event, Events};
 use super::health::{Checker, Health};
 use super::load::{Choice, Loaded};
@@ -68,6 +69,8 @@ pub(crate) struct Reloads<'s> {
     pub(crate) checker: Checker,
     /// Asks the servers of parents.
     pub(crate) parents: Parents,
+    /// Follows etcd, if zones come from there.
+    pub(crate) follower: Option<Follower>,
 }
 
 impl Reloads<'_> {
@@ -82,6 +85,7 @@ impl Reloads<'_> {
             match event {
                 Event::Signal(SIGHUP) => self.begin(),
                 Event::Secondary(change) => self.change_secondaries(change),
+                Event::Etcd(changes) => self.change_from_etcd(changes),
                 Event::Update(update) => self.update(update),
                 Event::Order(order) => self.carry_out(order),
                 Event::Health => self.follow_health(),
@@ -149,6 +153,7 @@ impl Reloads<'_> {
             ("tcp", config.tcp != running.tcp || config.tcp_linger != running.tcp_linger),
             ("encrypted", config.encrypted != running.encrypted),
             ("secondary", config.transfers.secondaries != running.transfers.secondaries),
+            ("etcd", config.transfers.etcd != running.transfers.etcd),
             ("transfers-max", config.transfers.max != running.transfers.max),
             ("user", config.user != running.user),
         ];
@@ -175,6 +180,7 @@ impl Reloads<'_> {
         self.carry_out_updates(waiting);
         self.renewal = Instant::now(); // Whoever changes keys says so by SIGHUP.
         self.parents.ask_again();
+        self.follower.iter().for_each(Follower::look_at_keys);
         if mem::take(&mut self.again) {
             self.begin();
         }
@@ -287,14 +293,53 @@ impl Reloads<'_> {
                 other => self.set_aside = other,
             }
         }
-        let publication = publication(&self.current, &self.loaded, &self.shared);
-        let old_publication = self.published.swap(Arc::new(publication));
+        let old_publication = self.swap_publication();
         let zones = new.iter().filter_map(|origin| self.shared.secondaries.get(origin)?.tree());
         let (transfers, members) = (&self.current.transfers, &self.shared.members);
         let announcements = zones.flat_map(|zone| transfers.announcements_of_secondary(zone, members));
         self.notifier.start(announcements.collect());
         wait_until_unused(&old_publication);
         drop((old_publication, old));
+    }
+
+    /// Publishes what became of zones from etcd, and what waits behind it.
+    fn change_from_etcd(&mut self, first: Vec<etcd::Change>) {
+        let (mut next, mut new, mut old) = (Some(first), BTreeSet::new(), Vec::new());
+        while let Some(changes) = next.take() {
+            for change in changes {
+                match change {
+                    etcd::Change::Version(version) => {
+                        let origin = origin_of(&version);
+                        new.insert(origin.clone());
+                        old.extend(self.shared.etcd.insert(origin, version));
+                    }
+                    etcd::Change::Left(origin) => {
+                        new.remove(&*origin);
+                        old.extend(self.shared.etcd.remove(&*origin));
+                    }
+                }
+            }
+            match self.events.next_waiting() {
+                Some(Event::Etcd(changes)) => next = Some(changes),
+                other => self.set_aside = other,
+            }
+        }
+        let old_publication = self.swap_publication();
+        let mut served = self.shared.served_from_etcd(&self.loaded);
+        served.retain(|version| new.remove(&origin_of(version)));
+        for origin in new {
+            log::error!("zone {origin} from etcd is not served: there is another zone of that name here");
+        }
+        let trees = served.iter().filter_map(|version| version.tree());
+        let announcements = trees.flat_map(|zone| self.current.transfers.announcements_from_etcd(zone));
+        self.notifier.start(announcements.collect());
+        wait_until_unused(&old_publication);
+        drop((old_publication, old));
+    }
+
+    /// Publishes what there is now; what was published before.
+    fn swap_publication(&self) -> Arc<Published> {
+        self.published.swap(Arc::new(publication(&self.current, &self.loaded, &self.shared)))
     }
 
     /// Leaves out addresses of hosts that are down, and gives those that are up.
@@ -329,6 +374,7 @@ impl Reloads<'_> {
         // Pools may be others, and hosts may have changed while zones were read.
         let replacement = replacement.with_pools(&self.pools()).unwrap_or(replacement);
         self.current.transfers.secondaries.clone_from(&self.running.transfers.secondaries);
+        self.current.transfers.etcd.clone_from(&self.running.transfers.etcd);
         let announcements = self.replace_catalog(&replacement);
         let spec = config.query_log.as_ref();
         let old_log = QueryLog::follow(&mut self.shared.query_log, spec, Role::Authority)

@@ -24,6 +24,7 @@ use super::config::Config;
 use super::devices::{Bound, Devices};
 use super::encrypted_server::EncryptedServer;
 use super::engines::{EngineThread, engine_cores, start_engines};
+use super::etcd::{self, Follower};
 use super::events::{Event, Events};
 use super::guard_config::Chance;
 use super::health::{Checker, Health};
@@ -58,6 +59,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     let Some((config, loaded)) = wait_for_zones(&events) else { return Ok(ExitCode::SUCCESS) };
     if loaded.zone_count() == 0
         && config.transfers.secondaries.is_empty()
+        && config.transfers.etcd.is_none()
         && config.responder == ResponderKind::Dns
     {
         bail!("none of the zones could be loaded");
@@ -65,7 +67,9 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     let taken = taken(&config, &loaded);
     let prepared = secondary::prepare(&config.transfers.secondaries, &taken);
     let (notices, heard) = sync_channel(secondary::NOTICES_MAX);
-    let shared = Shared::new(&config, &loaded, &prepared, notices, events.updates())?;
+    let from_etcd = config.transfers.etcd.as_deref().map(etcd::prepare).unwrap_or_default();
+    let mut shared = Shared::new(&config, &loaded, &prepared, notices, events.updates())?;
+    shared.etcd = from_etcd.iter().map(|zone| (origin_of(&zone.version), zone.version.clone())).collect();
     let published = Arc::new(ArcSwap::from_pointee(publication(&config, &loaded, &shared)));
 
     let admission = Admission::new(descriptors::fit(config.tcp, &config.device, descriptors));
@@ -105,7 +109,8 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         secondary::start(prepared, (taken, keys), events.publisher(), channel)
             .context("starting threads for secondary zones")?;
     }
-    let ready = ready_line(&config, (&loaded, shared.secondaries.len()), &devices, engines.len());
+    let follower = start_etcd(&config, from_etcd, (&events, &states))?;
+    let ready = ready_line(&config, (&loaded, &shared), &devices, engines.len());
     log::info!("{ready}{}", over_tls.as_ref().map(|(server, _)| addresses_of(server)).unwrap_or_default());
     systemd::notify_ready();
     let mut reloads = Reloads {
@@ -128,6 +133,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         ordered: None,
         checker: Checker::new(health.clone(), events.sender()),
         parents: Parents::new(events.sender()),
+        follower,
         health,
     };
     reloads.tell_configuration();
@@ -159,7 +165,8 @@ fn wait_for_zones(events: &Events) -> Option<(Config, Loaded)> {
         match events.next() {
             Event::Signal(SIGHUP) => again = true,
             Event::Signal(_) => return None,
-            Event::Secondary(_) | Event::Update(_) | Event::Health | Event::Parents(_) => {} // They begin later.
+            Event::Secondary(_) | Event::Etcd(_) | Event::Update(_) => {} // They begin later.
+            Event::Health | Event::Parents(_) => {}
             Event::Order(order) => order.answer(Err("the server is starting".to_owned())),
             Event::Loaded(loaded) => {
                 if again {
@@ -179,9 +186,10 @@ pub(crate) fn taken(config: &Config, loaded: &Loaded) -> BTreeSet<NameBuf> {
 
 /// What responders answer from.
 pub(crate) fn publication(config: &Config, loaded: &Loaded, shared: &Shared) -> Published {
-    let others = shared.secondaries.values().chain(&shared.catalog);
+    let from_etcd = shared.served_from_etcd(loaded);
+    let others = shared.secondaries.values().chain(&shared.catalog).chain(from_etcd.iter().copied());
     let catalog = loaded.catalog_with(others.map(|version| &version.served));
-    let transfers = Arc::new(transfers::service(config, loaded, shared));
+    let transfers = Arc::new(transfers::service(config, loaded, shared, &from_etcd));
     let guard = config.guard.options(&shared.chance);
     let log = shared.query_log.as_ref().map(|log| Arc::clone(&log.answers));
     Published { catalog, settings: Arc::clone(&config.settings), transfers, guard, log }
@@ -197,6 +205,8 @@ pub(crate) struct Shared {
     pub(crate) catalog: Option<Version>,
     /// Those of the secondary zones that catalogs have brought.
     pub(crate) members: BTreeMap<NameBuf, Arc<SecondarySpec>>,
+    /// The zones from etcd, as they are now.
+    pub(crate) etcd: BTreeMap<NameBuf, Version>,
     /// Where answers are noted, if they are.
     pub(crate) query_log: Option<QueryLog>,
     /// Where requests of others are logged.
@@ -226,6 +236,7 @@ impl Shared {
             secondaries: secondaries.iter().map(version).collect(),
             catalog: config.transfers.catalog.as_ref().and_then(|spec| spec.next(loaded, None)),
             members: secondary::members(secondaries),
+            etcd: BTreeMap::new(),
             query_log,
             requests: Arc::default(),
             updates,
@@ -233,6 +244,30 @@ impl Shared {
             chance: Chance::draw()?,
         })
     }
+}
+
+impl Shared {
+    /// The zones from etcd that are served: those of whose names there is no other zone here.
+    pub(crate) fn served_from_etcd(&self, loaded: &Loaded) -> Vec<&Version> {
+        if self.etcd.is_empty() {
+            return Vec::new();
+        }
+        let mut others: BTreeSet<NameBuf> = loaded.specs().map(|(_, origin)| NameBuf::from(origin)).collect();
+        others.extend(self.catalog.iter().map(origin_of));
+        let is_other = |origin: &NameBuf| others.contains(origin) || self.secondaries.contains_key(origin);
+        self.etcd.iter().filter(|(origin, _)| !is_other(origin)).map(|(_, version)| version).collect()
+    }
+}
+
+/// Follows etcd, if zones come from there.
+fn start_etcd(
+    config: &Config,
+    prepared: Vec<etcd::Prepared>,
+    (events, states): (&Events, &SharedStates),
+) -> anyhow::Result<Option<Follower>> {
+    let Some(spec) = &config.transfers.etcd else { return Ok(None) };
+    let started = etcd::start(spec, prepared, events.sender(), states.clone());
+    started.map(Some).context("starting threads for zones from etcd")
 }
 
 /// The name of a zone.
@@ -280,15 +315,22 @@ fn addresses_of(server: &EncryptedServer) -> String {
 
 fn ready_line(
     config: &Config,
-    (loaded, secondaries): (&Loaded, usize),
+    (loaded, shared): (&Loaded, &Shared),
     devices: &Devices,
     engines: usize,
 ) -> String {
     let what = match config.responder {
-        ResponderKind::Dns => match secondaries {
-            0 => what_is_served(loaded),
-            count => format!("{}, {}", what_is_served(loaded), counted(count, "secondary zone")),
-        },
+        ResponderKind::Dns => {
+            let mut what = what_is_served(loaded);
+            let (secondaries, kept) = (shared.secondaries.len(), shared.etcd.len());
+            if secondaries > 0 {
+                what += &format!(", {}", counted(secondaries, "secondary zone"));
+            }
+            if kept > 0 {
+                what += &format!(", {} kept from etcd", counted(kept, "zone"));
+            }
+            what
+        }
         ResponderKind::Echo => "an echo responder".to_owned(),
     };
     format!("ready: {what}, {}, {}", devices.describe(), counted(engines, "engine"))

@@ -132,12 +132,18 @@ impl Sources {
         });
         let is_secondary = is_secondary(published, &origin);
         let problem = self.problem(published, &origin);
-        let is_catalog = self.states.with(|states| states.catalog.as_ref() == Some(&origin));
-        ZoneReport { zone: origin.to_string(), is_secondary, is_catalog, version, problem }
+        let (is_catalog, is_from_etcd) = self
+            .states
+            .with(|states| (states.catalog.as_ref() == Some(&origin), states.etcd.contains_key(&origin)));
+        let zone = origin.to_string();
+        ZoneReport { zone, is_secondary, is_catalog, is_from_etcd, version, problem }
     }
 
-    /// Why a zone is not what the configuration, its files and its keys say.
+    /// Why a zone is not what the configuration, its files and its keys say, or etcd.
     fn problem(&self, published: &Published, origin: &NameBuf) -> Option<String> {
+        if let Some(problem) = self.states.with(|states| states.etcd.get(origin).cloned()) {
+            return problem;
+        }
         let problem = self.states.with(|states| states.problem(origin));
         problem.filter(|_| !is_secondary(published, origin))
     }
@@ -160,6 +166,10 @@ impl Sources {
         }
         if let Some(log) = &self.published.load().log {
             counts.push(("query_log_lost".to_owned(), log.lost()));
+        }
+        if let Some(link) = self.states.with(|states| states.etcd_link) {
+            counts.push(("etcd_connected".to_owned(), link.is_connected.into()));
+            counts.push(("etcd_revision".to_owned(), link.revision));
         }
         counts.extend(self.health_counts());
         counts.extend(self.zone_counts());

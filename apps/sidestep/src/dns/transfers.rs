@@ -16,12 +16,14 @@ use dns_zone::Zone;
 use super::catalog::CatalogSpec;
 use super::config::{Config, ZoneSpec, in_range, parse_domain};
 use super::config_file::{ConfigFile, KeyTable, SecondaryTable, ZoneTable};
+use super::etcd::EtcdSpec;
 use super::load::{self, Loaded};
 use super::notify::{Announcement, Target};
 use super::peer::{Peer, known_key, peers};
 use super::privileges::{self, explain_denial};
 use super::secondary::Notice;
-use super::service::Shared;
+use super::service::{Shared, origin_of};
+use super::version::Version;
 
 /// Of transfers by TLS (RFC 9103, 6.1).
 const TLS_PORT: u16 = 853;
@@ -41,6 +43,8 @@ pub(crate) struct Transfers {
     pub(crate) secondaries: Vec<Arc<SecondarySpec>>,
     /// The catalog of the other zones, if one is made.
     pub(crate) catalog: Option<CatalogSpec>,
+    /// Where zones come from besides, if they do.
+    pub(crate) etcd: Option<Arc<EtcdSpec>>,
     /// What single zones have of their own.
     zones: HashMap<ZoneSpec, ZoneTransfers>,
 }
@@ -96,7 +100,7 @@ impl SecondarySpec {
 }
 
 /// The name of a zone's file: that of the zone, with everything but letters, digits, `-`, `_` and `.` as `%` and two hexadecimal digits.
-fn file_name(origin: &NameBuf) -> String {
+pub(crate) fn file_name(origin: &NameBuf) -> String {
     let plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-_".contains(&octet);
     let label = |label: &[u8]| -> String {
         let octets = label
@@ -135,6 +139,10 @@ impl Transfers {
         if let Some(spec) = secondaries.iter().find(|spec| is_other(spec)) {
             bail!("catalog: {} is the name of a [[secondary]], too: give it another one", spec.origin);
         }
+        let etcd = file.etcd.as_ref().map(|table| EtcdSpec::resolve(table, &keys, directory)).transpose();
+        let etcd = etcd.context("etcd")?.map(Arc::new);
+        let password = etcd.as_ref().and_then(|spec| spec.password_file());
+        exposed.extend(password.filter(|file| privileges::is_readable_by_all(file)).map(Path::to_owned));
         Ok(Transfers {
             keys,
             exposed,
@@ -143,6 +151,7 @@ impl Transfers {
             max,
             secondaries,
             catalog,
+            etcd,
             zones: HashMap::new(),
         })
     }
@@ -194,6 +203,12 @@ impl Transfers {
         self.announce(zone, spec.notify.as_ref().unwrap_or(&self.notify)).collect()
     }
 
+    /// What is to be said of another version of a zone from etcd.
+    pub(crate) fn announcements_from_etcd(&self, zone: &Zone) -> impl Iterator<Item = Announcement> {
+        let own = self.etcd.as_ref().and_then(|spec| spec.notify.as_ref());
+        self.announce(zone, own.unwrap_or(&self.notify))
+    }
+
     fn announce(&self, zone: &Zone, peers: &[Peer]) -> impl Iterator<Item = Announcement> {
         peers.iter().map(move |peer| {
             let target = Target { origin: NameBuf::from(zone.origin()), peer: peer.clone() };
@@ -202,8 +217,8 @@ impl Transfers {
         })
     }
 
-    /// What responders go by, for the zones that are loaded.
-    fn policy(&self, loaded: &Loaded, shared: &Shared) -> Policy {
+    /// What responders go by, for the zones that are loaded, and those from `etcd` that are served.
+    fn policy(&self, loaded: &Loaded, shared: &Shared, etcd: &[&Version]) -> Policy {
         let zones = loaded.specs().filter_map(|(spec, origin)| {
             let own = self.zones.get(spec)?;
             let (allow_transfer, allow_update) = (own.allow_transfer.clone(), own.allow_update.clone());
@@ -219,13 +234,19 @@ impl Transfers {
             let allow_transfer = spec.allow_transfer.clone();
             (spec.origin.clone(), ZonePolicy { allow_transfer, ..ZonePolicy::default() })
         });
+        let of_etcd = self.etcd.as_ref().and_then(|spec| spec.allow_transfer.as_ref());
+        let from_etcd = etcd.iter().map(|version| {
+            let allow_transfer = of_etcd.cloned();
+            (origin_of(version), ZonePolicy { allow_transfer, ..ZonePolicy::default() })
+        });
         Policy {
             keys: self.keys.clone(),
             allow_transfer: self.allow_transfer.clone(),
-            zones: zones.chain(secondaries).chain(catalog).collect(),
+            zones: zones.chain(secondaries).chain(catalog).chain(from_etcd).collect(),
             histories: loaded
                 .versions()
                 .chain(shared.secondaries.values())
+                .chain(etcd.iter().copied())
                 .map(|version| (NameBuf::from(version.served.origin()), Arc::clone(&version.history)))
                 .collect(),
             slots: Some(Arc::clone(&shared.slots)),
@@ -239,7 +260,12 @@ pub(crate) fn own_peers(texts: Option<&[String]>, keys: &Keys) -> anyhow::Result
 }
 
 /// What responders need besides zones and settings.
-pub(crate) fn service(config: &Config, loaded: &Loaded, shared: &Shared) -> TransferService {
+pub(crate) fn service(
+    config: &Config,
+    loaded: &Loaded,
+    shared: &Shared,
+    etcd: &[&Version],
+) -> TransferService {
     let notices = shared.notices.clone();
     // Without room the notice is lost, as a packet may be: primaries repeat it, and the timers of the SOA go on (RFC 1996, 3.6).
     let on_notify = Box::new(move |zone, from| drop(notices.try_send(Notice::Notify(Box::new(zone), from))));
@@ -247,7 +273,7 @@ pub(crate) fn service(config: &Config, loaded: &Loaded, shared: &Shared) -> Tran
     let on_update = Box::new(move |request, reply| queue.push(request, reply));
     let requests = Arc::clone(&shared.requests);
     let on_special = Box::new(move |policy: &Policy, request: &_| requests.special(policy, request));
-    let policy = config.transfers.policy(loaded, shared);
+    let policy = config.transfers.policy(loaded, shared, etcd);
     TransferService { policy, unix_time, on_special, on_notify, on_update }
 }
 

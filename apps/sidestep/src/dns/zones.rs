@@ -140,10 +140,11 @@ fn write_zone(zone: &ZoneReport, json: bool, out: &mut dyn Write) -> anyhow::Res
         serde_json::to_writer(&mut *out, zone)?;
         return Ok(writeln!(out)?);
     }
-    let source = match (zone.is_secondary, zone.is_catalog) {
-        (true, _) => "secondary",
-        (false, true) => "catalog",
-        (false, false) => "file",
+    let source = match zone {
+        ZoneReport { is_secondary: true, .. } => "secondary",
+        ZoneReport { is_catalog: true, .. } => "catalog",
+        ZoneReport { is_from_etcd: true, .. } => "etcd",
+        _ => "file",
     };
     match &zone.version {
         Some(version) => {

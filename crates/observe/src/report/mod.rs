@@ -85,6 +85,9 @@ pub struct ZoneReport {
     /// Whether it is the catalog that the server makes of its zones.
     #[serde(default)]
     pub is_catalog: bool,
+    /// Whether it comes from etcd.
+    #[serde(default)]
+    pub is_from_etcd: bool,
     /// What is served of it; without it, questions are answered with SERVFAIL.
     pub version: Option<ZoneVersion>,
 }

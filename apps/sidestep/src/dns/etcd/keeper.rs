@@ -1,0 +1,420 @@
+//! The zones from etcd: one thread changes them, keeps them on disk, and has them published.
+//!
+//! etcd has every change, so a zone is published first and written to disk then: the files are for a start without etcd.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use dns_auth::{ServedZone, Unavailable};
+use dns_etcd::{Key, KeyChange, Layout, Outcome, Refusal, Revision, SetChange, read_records, read_settings};
+use dns_wire::NameBuf;
+
+use super::config::EtcdSpec;
+use super::files::{Files, Job};
+use super::kept::{Kept, Prepared};
+use super::{Change, Input, Link, Pair};
+use crate::dns::events::Event;
+use crate::dns::orders::SharedStates;
+use crate::dns::signing;
+use crate::dns::version::Version;
+
+/// Lines of the log about what is wrong, for one input.
+const COMPLAINTS_MAX: usize = 10;
+
+/// The zones, and what is being read of them.
+pub(super) struct Keeper {
+    spec: Arc<EtcdSpec>,
+    layout: Layout,
+    zones: BTreeMap<NameBuf, Kept>,
+    /// Those of which etcd has no key any more, and which are kept all the same: it had lost all at once.
+    vanished: BTreeSet<NameBuf>,
+    reading: Option<Reading>,
+    /// What is to be published.
+    changes: Vec<Change>,
+    /// Zones of which tools know something else.
+    touched: BTreeSet<NameBuf>,
+    /// What is to be written to disk when it is published.
+    unsaved: BTreeSet<NameBuf>,
+    files: Files,
+    events: Sender<Event>,
+    states: SharedStates,
+    /// When signatures are looked at.
+    renewal: Instant,
+}
+
+/// What is read at the moment.
+struct Reading {
+    revision: u64,
+    /// The zones that are to be read, and have not been.
+    expected: BTreeSet<NameBuf>,
+    /// The one whose records come.
+    current: Option<(NameBuf, Vec<SetChange>)>,
+    complaints: Complaints,
+}
+
+/// Says what is wrong, up to a number of lines.
+#[derive(Default)]
+struct Complaints(usize);
+
+impl Complaints {
+    fn add(&mut self, what: impl FnOnce() -> String) {
+        self.0 += 1;
+        if self.0 <= COMPLAINTS_MAX {
+            log::error!("{}", what());
+        }
+    }
+}
+
+impl Drop for Complaints {
+    fn drop(&mut self) {
+        if self.0 > COMPLAINTS_MAX {
+            log::error!("etcd: {} more such errors", self.0 - COMPLAINTS_MAX);
+        }
+    }
+}
+
+impl Keeper {
+    pub(super) fn new(
+        spec: Arc<EtcdSpec>,
+        prepared: Vec<Prepared>,
+        files: Files,
+        events: Sender<Event>,
+        states: SharedStates,
+    ) -> Keeper {
+        let layout = Layout::new(&spec.prefix);
+        let zones: BTreeMap<NameBuf, Kept> = prepared.into_iter().map(Kept::resumed).collect();
+        let touched = zones.keys().cloned().collect();
+        let mut keeper = Keeper {
+            spec,
+            layout,
+            zones,
+            vanished: BTreeSet::new(),
+            reading: None,
+            changes: Vec::new(),
+            touched,
+            unsaved: BTreeSet::new(),
+            files,
+            events,
+            states,
+            renewal: Instant::now(),
+        };
+        keeper.tell(None);
+        keeper
+    }
+
+    /// Does what an input demands.
+    pub(super) fn take(&mut self, input: Input) {
+        match input {
+            Input::All { revision, zones } => self.begin_all(revision, zones),
+            Input::Zone { revision, zone } => self.begin_zone(revision, &zone),
+            Input::Records(page) => self.read(page),
+            Input::End => self.end_reading(),
+            Input::Revision(revision) => self.change(revision),
+            Input::Publish(revision) => self.publish(revision),
+            Input::Connected(is_connected) => {
+                self.states
+                    .with(|states| states.etcd_link.get_or_insert_default().is_connected = is_connected);
+            }
+            Input::Renew { at_once } => self.renew(at_once),
+        }
+    }
+
+    /// All zones are read: those that etcd does not have any more leave.
+    fn begin_all(&mut self, revision: u64, pairs: Vec<Pair>) {
+        self.reading = None; // What was not read to its end is read anew.
+        let mut complaints = Complaints::default();
+        let mut expected = BTreeSet::new();
+        for pair in pairs {
+            if let Some(origin) = self.zone_in(&pair.key, &mut complaints) {
+                self.set_settings(&origin, &pair.value, &mut complaints);
+                expected.insert(origin);
+            }
+        }
+        let gone: Vec<NameBuf> =
+            self.zones.keys().filter(|origin| !expected.contains(*origin)).cloned().collect();
+        self.leave(gone, !expected.is_empty());
+        self.reading = Some(Reading { revision, expected, current: None, complaints });
+    }
+
+    /// One zone is read: it may be new, or have other settings.
+    fn begin_zone(&mut self, revision: u64, pair: &Pair) {
+        let mut complaints = Complaints::default();
+        let Some(origin) = self.zone_in(&pair.key, &mut complaints) else { return };
+        self.set_settings(&origin, &pair.value, &mut complaints);
+        self.vanished.remove(&origin);
+        let vanished: Vec<NameBuf> = self.vanished.iter().cloned().collect();
+        self.leave(vanished, true);
+        self.reading =
+            Some(Reading { revision, expected: BTreeSet::from([origin]), current: None, complaints });
+    }
+
+    /// The zone that a key names, if it is the key of a zone.
+    fn zone_in(&self, key: &[u8], complaints: &mut Complaints) -> Option<NameBuf> {
+        match self.layout.parse(key) {
+            Ok(Key::Zone(origin)) => Some(*origin),
+            Ok(Key::Records { .. }) => None,
+            Err(error) => {
+                complaints.add(|| format!("etcd: the key {} is passed over: {error}", shown(key)));
+                None
+            }
+        }
+    }
+
+    /// Takes the settings of a zone, which is there from now on. Wrong ones change nothing.
+    fn set_settings(&mut self, origin: &NameBuf, value: &[u8], complaints: &mut Complaints) {
+        let settings = read_settings(value);
+        if let Err(error) = &settings {
+            complaints.add(|| {
+                format!("zone {origin}: its settings in etcd are wrong, and change nothing: {error}")
+            });
+        }
+        let file = self.spec.file_of(origin);
+        self.touched.insert(origin.clone());
+        let kept = self.zones.entry(origin.clone()).or_insert_with(|| {
+            log::info!("zone {origin} joins from etcd");
+            Kept::new(origin, file)
+        });
+        if let Ok(settings) = settings
+            && (settings != kept.settings || kept.is_signed_last)
+        {
+            kept.settings = settings;
+            if kept.version.is_some() {
+                self.sign_anew(origin);
+            }
+        }
+    }
+
+    /// Zones that etcd does not have any more are served no longer, unless it has lost all at once.
+    fn leave(&mut self, gone: Vec<NameBuf>, has_others: bool) {
+        let new: Vec<NameBuf> = gone.into_iter().filter(|origin| self.zones.contains_key(origin)).collect();
+        if !has_others && !new.is_empty() {
+            if !new.iter().all(|origin| self.vanished.contains(origin)) {
+                log::error!(
+                    "etcd has lost all of its zones at once: the {} zones that it had are kept until it has others",
+                    new.len()
+                );
+            }
+            return self.vanished.extend(new);
+        }
+        for origin in new {
+            log::info!("zone {origin} has left etcd, and is served no longer");
+            self.vanished.remove(&origin);
+            self.unsaved.remove(&origin);
+            self.touched.insert(origin.clone());
+            if let Some(file) = self.zones.remove(&origin).and_then(|kept| kept.file) {
+                self.files.add(origin.clone(), Job { file, zone: None, differences: None });
+            }
+            self.changes.push(Change::Left(Box::new(origin)));
+        }
+    }
+
+    /// Keys of records, in their order: those of a zone lie side by side.
+    fn read(&mut self, page: Vec<Pair>) {
+        let Some(mut reading) = self.reading.take() else { return };
+        for Pair { key, value } in page {
+            let (origin, owner, rtype) = match self.layout.parse(&key) {
+                Ok(Key::Records { zone, owner, rtype }) => (*zone, *owner, rtype),
+                Ok(Key::Zone(_)) => continue,
+                Err(error) => {
+                    reading
+                        .complaints
+                        .add(|| format!("etcd: the key {} is passed over: {error}", shown(&key)));
+                    continue;
+                }
+            };
+            if reading.current.as_ref().is_some_and(|(current, _)| *current != origin) {
+                self.end_zone(&mut reading);
+            }
+            // Records may be written before the key that has their zone served.
+            if reading.expected.contains(&origin) {
+                let set = Some(read_records(origin.as_name(), owner.as_name(), rtype, &value));
+                let (_, sets) = reading.current.get_or_insert_with(|| (origin, Vec::new()));
+                sets.push(SetChange { owner, rtype, set });
+            }
+        }
+        self.reading = Some(reading);
+    }
+
+    /// All records of a zone are read.
+    fn end_zone(&mut self, reading: &mut Reading) {
+        let Some((origin, sets)) = reading.current.take() else { return };
+        reading.expected.remove(&origin);
+        let Some(kept) = self.zones.get_mut(&origin) else { return };
+        let outcome = kept.content.read(reading.revision, sets);
+        self.follow(&origin, outcome, reading.revision, &mut reading.complaints);
+    }
+
+    fn end_reading(&mut self) {
+        let Some(mut reading) = self.reading.take() else { return };
+        self.end_zone(&mut reading);
+        for origin in std::mem::take(&mut reading.expected) {
+            reading.current = Some((origin, Vec::new())); // It has no records.
+            self.end_zone(&mut reading);
+        }
+    }
+
+    /// Carries a transaction out.
+    fn change(&mut self, revision: Revision) {
+        let Revision { revision, changes } = revision;
+        let mut complaints = Complaints::default();
+        let mut by_zone = BTreeMap::<NameBuf, Vec<SetChange>>::new();
+        let (mut gone, mut joined) = (Vec::new(), 0);
+        for KeyChange { key, value } in changes {
+            match self.layout.parse(&key) {
+                Ok(Key::Records { zone, owner, rtype }) if self.zones.contains_key(&*zone) => {
+                    let read = |value: Vec<u8>| read_records(zone.as_name(), owner.as_name(), rtype, &value);
+                    let set = value.map(read);
+                    by_zone.entry(*zone).or_default().push(SetChange { owner: *owner, rtype, set });
+                }
+                Ok(Key::Records { .. }) => {} // They count when their zone is there, which is read then.
+                Ok(Key::Zone(origin)) => match value {
+                    Some(_) => joined += 1, // What is there of it is read.
+                    None => gone.push(*origin),
+                },
+                // A key that was wrong may go.
+                Err(_) if value.is_none() => {}
+                Err(error) => {
+                    complaints.add(|| format!("etcd: the key {} is passed over: {error}", shown(&key)));
+                }
+            }
+        }
+        let is_gone = |origin: &NameBuf| gone.contains(origin) || self.vanished.contains(origin);
+        let others = self.zones.keys().filter(|origin| !is_gone(origin)).count() + joined;
+        self.leave(gone, others > 0);
+        for (origin, sets) in by_zone {
+            let Some(kept) = self.zones.get_mut(&origin) else { continue };
+            let outcome = kept.content.change(revision, sets);
+            self.follow(&origin, outcome, revision, &mut complaints);
+        }
+    }
+
+    /// Has what came of changes of a zone served.
+    fn follow(&mut self, origin: &NameBuf, outcome: Outcome, revision: u64, complaints: &mut Complaints) {
+        let Outcome { step, refused } = outcome;
+        self.touched.insert(origin.clone());
+        let Some(kept) = self.zones.get_mut(origin) else { return };
+        let first = refused.first().map(Refusal::to_string);
+        for refusal in &refused {
+            complaints
+                .add(|| format!("zone {origin}: not as etcd has it since revision {revision}: {refusal}"));
+        }
+        kept.problem = first.or_else(|| kept.problem.take()).filter(|_| kept.content.waiting() > 0);
+        let spec = kept.zone_spec(&self.spec);
+        match kept.take(step, &spec) {
+            Ok(true) => self.has_changed(origin),
+            Ok(false) => {}
+            Err(error) => {
+                log::error!("zone {origin} cannot be signed, and is served as it was: {error:#}");
+                kept.not_signed = Some(format!("it cannot be signed: {error:#}"));
+                self.renewal = self.renewal.min(Instant::now() + signing::LOOK_AFTER_ERROR);
+                self.serve_placeholder(origin);
+            }
+        }
+    }
+
+    /// A zone that cannot be signed is not answered from the zone above.
+    fn serve_placeholder(&mut self, origin: &NameBuf) {
+        if self.zones.get(origin).is_some_and(|kept| kept.version.is_none()) {
+            let placeholder = ServedZone::unavailable(origin.clone(), Unavailable::NotReady);
+            self.changes.push(Change::Version(Version::first(placeholder)));
+        }
+    }
+
+    fn has_changed(&mut self, origin: &NameBuf) {
+        let Some(kept) = self.zones.get(origin) else { return };
+        self.changes.extend(kept.version.clone().map(Change::Version));
+        if kept.file.is_some() {
+            self.unsaved.insert(origin.clone());
+        }
+    }
+
+    /// Signs a zone as its settings and keys are now, or serves it without signatures.
+    fn sign_anew(&mut self, origin: &NameBuf) {
+        let Some(kept) = self.zones.get_mut(origin) else { return };
+        let spec = kept.zone_spec(&self.spec);
+        match kept.serve_anew(&spec) {
+            Ok(()) => self.has_changed(origin),
+            Err(error) => {
+                log::error!("zone {origin} cannot be signed, and is served as it was: {error:#}");
+                kept.not_signed = Some(format!("it cannot be signed: {error:#}"));
+            }
+        }
+        self.renewal = Instant::now();
+    }
+
+    /// Renews signatures that end soon, and looks what keys have come or gone.
+    fn renew(&mut self, at_once: bool) {
+        let now = Instant::now();
+        if now < self.renewal && !at_once {
+            return;
+        }
+        let mut again = signing::LOOK_MAX;
+        let signed = self.zones.iter().filter(|(_, kept)| kept.settings.dnssec);
+        for origin in signed.map(|(origin, _)| origin.clone()).collect::<Vec<_>>() {
+            again = again.min(self.renew_zone(&origin));
+        }
+        self.renewal = now + again;
+        self.publish(0);
+    }
+
+    /// When to look again.
+    fn renew_zone(&mut self, origin: &NameBuf) -> Duration {
+        self.touched.insert(origin.clone());
+        let Some(kept) = self.zones.get_mut(origin) else { return signing::LOOK_MAX };
+        if kept.not_signed.is_some() {
+            self.sign_anew(origin);
+            return signing::LOOK_AFTER_ERROR;
+        }
+        let Some(version) = &kept.version else { return signing::LOOK_MAX };
+        match signing::renew(version) {
+            Ok((None, wait)) => wait,
+            Ok((renewed, wait)) => {
+                self.changes.extend(renewed.clone().map(Change::Version));
+                kept.version = renewed;
+                wait
+            }
+            Err(error) => {
+                log::error!("zone {origin}: its signatures are not renewed: {error:#}");
+                kept.not_signed = Some(format!("its signatures are not renewed: {error:#}"));
+                signing::LOOK_AFTER_ERROR
+            }
+        }
+    }
+
+    /// Publishes what came, and has it written then.
+    fn publish(&mut self, revision: u64) {
+        let changes = std::mem::take(&mut self.changes);
+        self.tell(Some(revision).filter(|revision| *revision > 0));
+        if !changes.is_empty() {
+            let _ = self.events.send(Event::Etcd(changes)); // A server that ends needs no zones.
+        }
+        for origin in std::mem::take(&mut self.unsaved) {
+            if let Some(job) = self.zones.get_mut(&origin).and_then(Kept::job) {
+                self.files.add(origin, job);
+            }
+        }
+    }
+
+    /// Has tools know which zones are here, and what is wrong with them.
+    fn tell(&mut self, revision: Option<u64>) {
+        let touched = std::mem::take(&mut self.touched);
+        self.states.with(|states| {
+            for origin in touched {
+                match self.zones.get(&origin) {
+                    Some(kept) => states.etcd.insert(origin, kept.problem()),
+                    None => states.etcd.remove(&origin),
+                };
+            }
+            let link = states.etcd_link.get_or_insert(Link::default());
+            link.revision = revision.unwrap_or(link.revision);
+        });
+    }
+}
+
+/// A key for people.
+fn shown(key: &[u8]) -> String {
+    const OCTETS_MAX: usize = 300;
+    key[..key.len().min(OCTETS_MAX)].escape_ascii().to_string()
+}
