@@ -246,3 +246,20 @@ static __always_inline enum outcome read_headers(struct cursor *at, struct packe
 		return PASSED_OTHER_PROTOCOL;
 	return take_transport(at, packet) ? REDIRECTED : PASSED_TRUNCATED;
 }
+
+static __always_inline int is_tcp_segment(const struct packet *packet)
+{
+	return packet->key.protocol == IPPROTO_TCP && !packet->quoted;
+}
+
+static __always_inline struct flow_key flow_of(const struct packet *packet)
+{
+	struct flow_key flow = {};
+
+	__builtin_memcpy(flow.local, packet->key.address, 16);
+	__builtin_memcpy(flow.remote, packet->remote, 16);
+	flow.local_port = packet->key.port;
+	flow.remote_port = packet->remote_port;
+	flow.protocol = packet->key.protocol;
+	return flow;
+}

@@ -126,12 +126,41 @@ struct {
 	__array(values, struct flow_table);
 } kernel_flows SEC(".maps");
 
+// Sockets: that of a queue by the queue's number, and those that share one by `SHARER` and their own numbers.
 struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);
-	__uint(max_entries, QUEUES_MAX);
+	__uint(max_entries, QUEUES_MAX + QUEUES_LENT_MAX);
 	__type(key, __u32);
 	__type(value, __u32);
 } xsks SEC(".maps");
+
+#define SHARER(number) (QUEUES_MAX + (number))
+// No socket.
+#define NO_SOCKET (QUEUES_MAX + QUEUES_LENT_MAX)
+
+// Who shares a queue: see sharing.rs. Where somebody does, claims are for the numbers of sharers, and not for queues.
+struct sharers {
+	// Bit n: the socket of number n.
+	__u64 numbers;
+	// Makes the choice between them one that peers cannot foresee.
+	__u64 secret;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, QUEUES_LENT_MAX);
+	__type(key, __u32);
+	__type(value, struct sharers);
+} sharers SEC(".maps");
+
+// Which sharer has a connection: it keeps it, whoever comes and goes beside it. One that is forgotten is chosen by its hash again. User space
+// makes this larger where queues are shared.
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct flow_key);
+	__type(value, __u32);
+} shared_flows SEC(".maps");
 
 // Who has which queue: see owners.rs. The program does not look at it.
 struct {

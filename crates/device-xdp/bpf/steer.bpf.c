@@ -2,7 +2,7 @@
 //
 // The steering program: which packets leave the kernel.
 //
-// Redirected to the AF_XDP socket of the packet's receive queue is a packet that
+// Redirected to the AF_XDP socket of the packet's receive queue, or to one of those that share it, is a packet that
 //   - is IPv4 without options and not a fragment, or IPv6 without extension headers,
 //   - behind at most two VLAN tags that are still in the packet (a tag that the NIC stripped is not seen: such packets
 //     look untagged, match no claim of the VLAN's addresses, and stay with the kernel),
@@ -18,6 +18,7 @@
 
 #include "headers.bpf.h"
 #include "maps.bpf.h"
+#include "sharers.bpf.h"
 #include "unreadable.bpf.h"
 
 // Shared with user space (options.rs): octets of the longest packet that the largest frame holds behind its headroom.
@@ -37,9 +38,19 @@ static __always_inline int holds_on(const struct claim_terms *terms, __u32 queue
 	return terms->queues == QUEUES_ALL || (queue < 64 && (terms->queues >> queue) & 1);
 }
 
-static __always_inline int has_socket(__u32 queue)
+// The entry of `xsks` that a claimed packet of a queue is for; NO_SOCKET if the claim does not hold there.
+static __always_inline __u32 socket_for(const struct packet *packet, const struct claim_terms *terms, __u32 queue)
 {
-	return bpf_map_lookup_elem(&xsks, &queue) != NULL;
+	struct sharers *sharing = bpf_map_lookup_elem(&sharers, &queue);
+
+	if (sharing && sharing->numbers)
+		return choose_sharer(packet, terms, sharing);
+	return holds_on(terms, queue) ? queue : NO_SOCKET;
+}
+
+static __always_inline int has_socket(__u32 socket)
+{
+	return bpf_map_lookup_elem(&xsks, &socket) != NULL;
 }
 
 static __always_inline int is_reopening(void)
@@ -48,23 +59,6 @@ static __always_inline int is_reopening(void)
 	__u64 *until = bpf_map_lookup_elem(&reopening, &zero);
 
 	return until && *until && bpf_ktime_get_ns() < *until;
-}
-
-static __always_inline int is_tcp_segment(const struct packet *packet)
-{
-	return packet->key.protocol == IPPROTO_TCP && !packet->quoted;
-}
-
-static __always_inline struct flow_key flow_of(const struct packet *packet)
-{
-	struct flow_key flow = {};
-
-	__builtin_memcpy(flow.local, packet->key.address, 16);
-	__builtin_memcpy(flow.remote, packet->remote, 16);
-	flow.local_port = packet->key.port;
-	flow.remote_port = packet->remote_port;
-	flow.protocol = packet->key.protocol;
-	return flow;
 }
 
 // What becomes of a packet whose flow is noted under a claim that has flags; REDIRECTED if it is like others of the claim. A flow
@@ -93,10 +87,10 @@ static __always_inline enum outcome by_notes(const struct packet *packet, const 
 // What becomes of a packet whose headers are read. `obstacle`: why no socket can be given it, if so.
 static __always_inline enum outcome decide(struct xdp_md *ctx, const struct packet *packet, enum outcome obstacle)
 {
-	__u32 queue = ctx->rx_queue_index;
 	enum outcome noted = REDIRECTED;
 	struct claim_terms *terms;
-	int holds, served;
+	__u32 socket;
+	int served;
 
 	if (!is_port_claimed(&packet->key))
 		return obstacle ?: PASSED_UNCLAIMED_PORT;
@@ -105,19 +99,19 @@ static __always_inline enum outcome decide(struct xdp_md *ctx, const struct pack
 		return obstacle ?: PASSED_UNCLAIMED_ADDRESS;
 	if ((__u64)ctx->data_end - (__u64)ctx->data > PACKET_MAX)
 		obstacle = PASSED_TOO_LONG;
-	holds = holds_on(terms, queue);
+	socket = socket_for(packet, terms, ctx->rx_queue_index);
 	if (terms->flags) {
-		served = holds && has_socket(queue);
+		served = socket != NO_SOCKET && has_socket(socket);
 		noted = by_notes(packet, terms, served, served && !obstacle);
 	}
 	if (noted != REDIRECTED)
 		return noted;
-	if (!holds)
+	if (socket == NO_SOCKET)
 		return PASSED_OTHER_QUEUE;
 	if (obstacle)
-		return is_tcp_segment(packet) && (has_socket(queue) || is_reopening()) ? DROPPED_CLAIMED_TCP : obstacle;
+		return is_tcp_segment(packet) && (has_socket(socket) || is_reopening()) ? DROPPED_CLAIMED_TCP : obstacle;
 	// XDP_PASS is what the helper returns for a queue without a socket.
-	if (bpf_redirect_map(&xsks, queue, XDP_PASS) == XDP_REDIRECT)
+	if (bpf_redirect_map(&xsks, socket, XDP_PASS) == XDP_REDIRECT)
 		return REDIRECTED;
 	return is_tcp_segment(packet) && is_reopening() ? DROPPED_REOPENING : PASSED_NO_SOCKET;
 }

@@ -1,4 +1,4 @@
-//! Several queues of one interface as a [`Device`].
+//! Queues of one interface as a [`Device`].
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -10,6 +10,7 @@ use frame::{Frame, Region};
 use crate::lane::Lane;
 use crate::lending::LentLayout;
 use crate::options::mtu_max;
+use crate::packet_memory::PacketMemory;
 use crate::sockets::{self, Sockets};
 use crate::umem::Umem;
 use crate::xsk::{LinkState, Xsk};
@@ -22,9 +23,12 @@ const REFILL_THRESHOLD: u32 = BURST as u32 / 2;
 ///
 /// Frames carry the queue's place in the list that the device was opened with. A frame is sent on the queue that it
 /// carries. While the interface is down or gone, frames to be sent are dropped and counted, and none arrive.
-pub struct XdpDevice {
+pub struct XdpDevice(XdpQueues<Umem>);
+
+/// The same, whoever has the packets' memory.
+pub(crate) struct XdpQueues<M: PacketMemory> {
     sockets: Vec<Xsk>,
-    umem: Umem,
+    umem: M,
     capabilities: Capabilities,
     /// The largest MTU whose packets fit the frames.
     mtu_max: u16,
@@ -52,23 +56,54 @@ impl XdpDevice {
     ) -> Result<XdpDevice, XdpError> {
         let Sockets { region, fds, options } = Sockets::create(program, queues.len(), options)?;
         let layout = LentLayout::new(program, queues, &options);
-        let mut device = XdpDevice::assemble(&layout, region, fds)?;
+        let mut device = XdpQueues::assemble(&layout, Umem::new(region, layout.frame_size), fds)?;
         // In this order, as kernels before 6.4 map no rings of a socket that is bound.
         sockets::bind(program, queues, &device.descriptors(), &options, &mut 0)?;
         device.learn_mode(&layout)?;
         device.set_lane(sockets::bulk_lane(program, &options, device.mode.copy));
+        Ok(XdpDevice(device))
+    }
+
+    /// A device on sockets that another process has made and bound, with its memory.
+    pub(crate) fn adopted(
+        layout: &LentLayout,
+        region: Region,
+        sockets: Vec<OwnedFd>,
+        lane: Option<Lane>,
+    ) -> Result<XdpDevice, XdpError> {
+        XdpQueues::adopted(layout, Umem::new(region, layout.frame_size), sockets, lane).map(XdpDevice)
+    }
+
+    /// How packets come in.
+    pub fn mode(&self) -> XdpMode {
+        self.0.mode
+    }
+
+    /// The sockets' descriptors, one for each queue, and that of the bulk lane: all that the device has open.
+    pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.0.descriptors()
+    }
+}
+
+impl<M: PacketMemory> XdpQueues<M> {
+    /// As [`XdpDevice::adopted`], on any memory.
+    pub(crate) fn adopted(
+        layout: &LentLayout,
+        memory: M,
+        sockets: Vec<OwnedFd>,
+        lane: Option<Lane>,
+    ) -> Result<XdpQueues<M>, XdpError> {
+        let mut device = XdpQueues::assemble(layout, memory, sockets)?;
+        device.learn_mode(layout)?;
+        device.set_lane(lane);
         Ok(device)
     }
 
     /// A device on sockets with rings and the memory that they were made with. Lends the kernel what it needs to begin.
-    pub(crate) fn assemble(
-        layout: &LentLayout,
-        region: Region,
-        sockets: Vec<OwnedFd>,
-    ) -> Result<XdpDevice, XdpError> {
-        let mut device = XdpDevice {
+    fn assemble(layout: &LentLayout, memory: M, sockets: Vec<OwnedFd>) -> Result<XdpQueues<M>, XdpError> {
+        let mut device = XdpQueues {
             sockets: Vec::with_capacity(sockets.len()),
-            umem: Umem::new(region, layout.frame_size),
+            umem: memory,
             capabilities: capabilities(layout),
             mtu_max: mtu_max(layout.frame_size),
             mode: layout.mode,
@@ -87,7 +122,7 @@ impl XdpDevice {
     }
 
     /// Asks the sockets, which are bound by now, how packets come in.
-    pub(crate) fn learn_mode(&mut self, layout: &LentLayout) -> Result<(), XdpError> {
+    fn learn_mode(&mut self, layout: &LentLayout) -> Result<(), XdpError> {
         for socket in &mut self.sockets {
             self.mode.copy = socket.learn_copy_mode()?;
         }
@@ -96,18 +131,12 @@ impl XdpDevice {
     }
 
     /// Sends what is to be cut by `lane` from now on, if there is one.
-    pub(crate) fn set_lane(&mut self, lane: Option<Lane>) {
+    fn set_lane(&mut self, lane: Option<Lane>) {
         self.capabilities.tso_max = if lane.is_some() { u16::MAX } else { 0 };
         self.lane = lane;
     }
 
-    /// How packets come in.
-    pub fn mode(&self) -> XdpMode {
-        self.mode
-    }
-
-    /// The sockets' descriptors, one for each queue, and that of the bulk lane: all that the device has open.
-    pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         self.sockets.iter().map(Xsk::fd).chain(self.lane.as_ref().map(Lane::fd)).collect()
     }
 
@@ -221,7 +250,7 @@ impl XdpDevice {
     }
 }
 
-impl Device for XdpDevice {
+impl<M: PacketMemory> Device for XdpQueues<M> {
     fn capabilities(&self) -> Capabilities {
         self.capabilities.clone()
     }
@@ -293,13 +322,14 @@ impl Device for XdpDevice {
     }
 
     fn prepare_wait(&mut self) -> bool {
+        let mut is_filled = true;
         for socket in &mut self.sockets {
             while socket.rings.harvest(&mut self.umem) > 0 {}
-            socket.rings.refill(&mut self.umem, 1);
+            is_filled &= socket.rings.refill(&mut self.umem, 1);
             socket.wake_tx();
             socket.wake_rx();
         }
-        self.sockets.iter_mut().all(|socket| socket.rings.rx.waiting() == 0)
+        is_filled && self.sockets.iter_mut().all(|socket| socket.rings.rx.waiting() == 0)
     }
 
     fn holds_unsent(&self) -> bool {
@@ -325,11 +355,62 @@ impl Device for XdpDevice {
     }
 }
 
-impl Drop for XdpDevice {
+impl<M: PacketMemory> Drop for XdpQueues<M> {
     fn drop(&mut self) {
         self.sockets.clear();
         // SAFETY: the sockets were just closed, and `self.umem` is dropped next.
         unsafe { self.umem.take_back_all() };
+    }
+}
+
+/// What it is made of does all of it.
+impl Device for XdpDevice {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn rx_burst(&mut self, burst: &mut Burst, now: Instant) -> usize {
+        self.0.rx_burst(burst, now)
+    }
+
+    fn tx_burst(&mut self, burst: &mut Burst, now: Instant) -> usize {
+        self.0.tx_burst(burst, now)
+    }
+
+    fn tx_super_segment(&mut self, packet: &mut SuperSegment<'_>, now: Instant) -> Taken {
+        self.0.tx_super_segment(packet, now)
+    }
+
+    fn alloc(&mut self) -> Option<Frame> {
+        self.0.alloc()
+    }
+
+    fn release(&mut self, frame: Frame) {
+        self.0.release(frame);
+    }
+
+    fn take_foreign(&mut self) -> Option<Frame> {
+        self.0.take_foreign()
+    }
+
+    fn set_mtu(&mut self, mtu: u16) {
+        self.0.set_mtu(mtu);
+    }
+
+    fn wait_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>) {
+        self.0.wait_fds(fds);
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        self.0.prepare_wait()
+    }
+
+    fn holds_unsent(&self) -> bool {
+        Device::holds_unsent(&self.0)
+    }
+
+    fn counters(&self) -> DeviceCounters {
+        self.0.counters()
     }
 }
 

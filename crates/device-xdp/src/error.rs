@@ -68,6 +68,15 @@ pub enum XdpError {
         /// The queue.
         queue: u16,
     },
+    /// Processes have the queue and share it with no more: all places are taken, or the NIC writes the memory, or another process lent it that
+    /// has ended since. Wait until they end.
+    #[error("queue {queue} of {interface} is not shared with more programs")]
+    NotShared {
+        /// The interface.
+        interface: String,
+        /// The queue.
+        queue: u16,
+    },
     /// The queue cannot be bound: it does not exist, or the driver refuses AF_XDP.
     #[error("queue {queue} of {interface} cannot be bound: {source}")]
     Bind {

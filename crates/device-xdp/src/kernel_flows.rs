@@ -38,7 +38,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    fn key(self) -> FlowKey {
+    pub(crate) fn key(self) -> FlowKey {
         let Flow { transport, local, remote } = self;
         FlowKey {
             local: octets_of(local.ip()),

@@ -9,13 +9,18 @@
 //! The program maps memory that another process describes. Wherever a wrong description would be dangerous, the kernel is asked instead
 //! ([`LentLayout::check`], `frame::Region::from_memfd`, `rings_have`); everything else is at worst wrong.
 
+use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use device::Device;
 use frame::Region;
 use serde::{Deserialize, Serialize};
 
+use crate::device::XdpQueues;
 use crate::lane::Lane;
 use crate::options::{FRAMES_PER_QUEUE, Resolved, mtu_max};
+use crate::shared::{Area, SharedUmem};
 use crate::sockets::{self, Sockets};
 use crate::xsk;
 use crate::{CopyMode, SteeringProgram, XdpDevice, XdpError, XdpMode, XdpOptions};
@@ -80,6 +85,9 @@ pub struct LentLayout {
     pub busy_poll: bool,
     /// There is a socket for packets that the kernel cuts.
     pub bulk_lane: bool,
+    /// The place of a process that shares the queue with others: see [`crate::SharedQueue`].
+    #[serde(default)]
+    pub place: Option<u16>,
 }
 
 impl LentLayout {
@@ -97,12 +105,13 @@ impl LentLayout {
             partial_checksums: interface.is_virtual(),
             busy_poll: options.busy_poll.is_some(),
             bulk_lane: false,
+            place: None,
         }
     }
 
     /// Descriptors that go with the packets' memory.
     pub fn sockets(&self) -> usize {
-        self.queues.len() + usize::from(self.bulk_lane)
+        self.queues.len() + usize::from(self.bulk_lane) + usize::from(self.place.is_some())
     }
 
     /// Whether the layout is one that [`XdpDevice::lend`] makes for that many sockets.
@@ -118,6 +127,7 @@ impl LentLayout {
             (![2048, 4096].contains(&self.frame_size), "frames are not of such a size"),
             (!FRAMES_PER_QUEUE.contains(&(frames_per_queue as u32)), "there are too few or too many frames"),
             (!rings_can_be_lent(self.ring_entries), "rings are not of such a size"),
+            (self.place.is_some() && queues != 1, "it shares several queues"),
             (
                 !(MTU_MIN..=mtu_max(self.frame_size)).contains(&self.mtu),
                 "packets of that MTU do not fit a frame",
@@ -134,6 +144,15 @@ impl LentLayout {
         let octets = (self.frames as usize).checked_mul(usize::from(self.frame_size));
         octets.ok_or(XdpError::Lent("its memory is larger than any"))
     }
+}
+
+/// Refuses rings that cannot be lent.
+pub(crate) fn check_ring_entries(options: &XdpOptions) -> Result<(), XdpError> {
+    if rings_can_be_lent(options.ring_entries) {
+        return Ok(());
+    }
+    let (option, value) = ("ring_entries", u64::from(options.ring_entries));
+    Err(XdpError::Option { option, value, allowed: "a power of two from 512 to 32768" })
 }
 
 fn rings_can_be_lent(entries: u32) -> bool {
@@ -170,10 +189,7 @@ impl XdpDevice {
         options: &XdpOptions,
         spare: &mut Option<Spare>,
     ) -> Result<Lent, XdpError> {
-        if !rings_can_be_lent(options.ring_entries) {
-            let (option, value) = ("ring_entries", u64::from(options.ring_entries));
-            return Err(XdpError::Option { option, value, allowed: "a power of two from 512 to 32768" });
-        }
+        check_ring_entries(options)?;
         let mut made = match spare.take().filter(|spare| spare.queues == queues) {
             Some(spare) => spare,
             None => {
@@ -212,30 +228,66 @@ impl XdpDevice {
         memory: OwnedFd,
         mut sockets: Vec<OwnedFd>,
     ) -> Result<XdpDevice, XdpError> {
-        layout.check(sockets.len())?;
-        let lane = if layout.bulk_lane { sockets.pop().map(Lane::adopt) } else { None };
-        for socket in &sockets {
-            match xsk::rings_have(socket.as_fd(), layout.ring_entries) {
-                Ok(true) => (),
-                Ok(false) => return Err(XdpError::Lent("its rings are of another size")),
-                Err(_) => return Err(XdpError::Lent("it has a descriptor that is no AF_XDP socket")),
-            }
-            if xsk::copy_mode(socket.as_fd())? != layout.mode.copy {
-                return Err(XdpError::Lent("packets come in another way"));
-            }
+        if layout.place.is_some() {
+            return Err(XdpError::Lent("it is shared"));
         }
+        layout.check(sockets.len())?;
+        let lane = take_lane(&layout, &mut sockets);
+        check_sockets(&layout, &sockets)?;
         let region = adopt_memory(memory, layout.octets()?)?;
-        let mut device = XdpDevice::assemble(&layout, region, sockets)?;
-        device.learn_mode(&layout)?;
-        device.set_lane(lane);
-        Ok(device)
+        XdpDevice::adopted(&layout, region, sockets, lane)
     }
 }
 
+/// Takes over a device that another process made, by [`XdpDevice::lend`] or [`crate::SharedQueue::lend`]. See [`XdpDevice::adopt`].
+pub fn adopt(
+    layout: LentLayout,
+    memory: OwnedFd,
+    mut sockets: Vec<OwnedFd>,
+) -> Result<Box<dyn Device>, XdpError> {
+    let Some(place) = layout.place else {
+        return Ok(Box::new(XdpDevice::adopt(layout, memory, sockets)?));
+    };
+    layout.check(sockets.len())?;
+    let area = sockets.pop().ok_or(XdpError::Lent("it has no shared area"))?;
+    let lane = take_lane(&layout, &mut sockets);
+    check_sockets(&layout, &sockets)?;
+    let area = Area::map(area, layout.frames, place).map_err(memory_error(layout.octets()?))?;
+    // SAFETY: what is made of the region is a `SharedUmem`, as all processes do that get this memory; the area says who has which slot.
+    let region = unsafe { Region::shared(&File::from(memory), layout.octets()?) };
+    let region = region.map_err(memory_error(layout.octets()?))?;
+    // SAFETY: the region was mapped just now, and `SharedQueue::lend` sends it with its area and its socket.
+    let umem = unsafe { SharedUmem::new(region, layout.frame_size, area) };
+    Ok(Box::new(XdpQueues::adopted(&layout, umem, sockets, lane)?))
+}
+
+fn take_lane(layout: &LentLayout, sockets: &mut Vec<OwnedFd>) -> Option<Lane> {
+    if layout.bulk_lane { sockets.pop().map(Lane::adopt) } else { None }
+}
+
+/// Whether they are sockets of such a device.
+fn check_sockets(layout: &LentLayout, sockets: &[OwnedFd]) -> Result<(), XdpError> {
+    for socket in sockets {
+        match xsk::rings_have(socket.as_fd(), layout.ring_entries) {
+            Ok(true) => (),
+            Ok(false) => return Err(XdpError::Lent("its rings are of another size")),
+            Err(_) => return Err(XdpError::Lent("it has a descriptor that is no AF_XDP socket")),
+        }
+        if xsk::copy_mode(socket.as_fd())? != layout.mode.copy {
+            return Err(XdpError::Lent("packets come in another way"));
+        }
+    }
+    Ok(())
+}
+
 fn adopt_memory(memory: OwnedFd, octets: usize) -> Result<Region, XdpError> {
-    Region::from_memfd(memory, octets).map_err(|source| match source.kind() {
-        std::io::ErrorKind::InvalidInput => XdpError::Lent("its memory is of another length, or can be cut"),
-        std::io::ErrorKind::PermissionDenied => XdpError::Lent("its memory has been adopted before"),
+    Region::from_memfd(memory, octets).map_err(memory_error(octets))
+}
+
+fn memory_error(octets: usize) -> impl Fn(io::Error) -> XdpError {
+    move |source| match source.kind() {
+        io::ErrorKind::InvalidInput => XdpError::Lent("its memory is of another length, or can be cut"),
+        io::ErrorKind::PermissionDenied => XdpError::Lent("its memory has been adopted before"),
         _ => XdpError::Memory { octets, source },
-    })
+    }
 }

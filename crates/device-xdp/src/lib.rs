@@ -17,7 +17,8 @@
 //! # Where the unsafe is
 //!
 //! `syscalls` (one function per system call), `ring` (entries of memory shared with the kernel), `umem` (slots that come
-//! back from the kernel). These modules state their rules; the rest of the crate is safe code.
+//! back from the kernel), `shared` (slots that several processes have, and the area that says which). These modules state their rules; the
+//! rest of the crate is safe code.
 
 mod claim_key;
 mod claims;
@@ -26,6 +27,8 @@ mod data_path;
 mod device;
 mod error;
 mod flow_rules;
+#[cfg(test)]
+mod fuse;
 mod kernel_flows;
 mod lane;
 mod lending;
@@ -33,8 +36,11 @@ mod loading;
 mod netdev;
 mod options;
 mod owners;
+mod packet_memory;
 mod queue;
 mod ring;
+mod shared;
+mod sharing;
 mod sockets;
 mod steering_program;
 mod syscalls;
@@ -51,10 +57,11 @@ pub use crate::device::XdpDevice;
 pub use crate::error::XdpError;
 pub use crate::flow_rules::{FlowRule, flow_rules, insert_flow_rule, remove_flow_rule};
 pub use crate::kernel_flows::Flow;
-pub use crate::lending::{Lent, LentLayout, Spare};
+pub use crate::lending::{Lent, LentLayout, Spare, adopt};
 pub use crate::netdev::{Driver, Inspection, PresentProgram, queue_pairs};
 pub use crate::options::{BusyPoll, XdpOptions};
 pub use crate::owners::QueueOwner;
+pub use crate::shared::{PLACES_MAX, SharedQueue};
 pub use crate::steering_program::{KEPT_LAYOUT, SteeringOptions, SteeringProgram};
 
 /// How packets come out of the kernel.

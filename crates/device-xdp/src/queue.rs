@@ -3,14 +3,14 @@
 use device::{BURST, Burst};
 use frame::Frame;
 
+use crate::packet_memory::PacketMemory;
 use crate::ring::{Consumer, Descriptor, Producer};
-use crate::umem::Umem;
 
-/// Slots that stay free for [`Umem::alloc`], however hungry the fill rings are.
-const RESERVE: usize = BURST;
+/// Slots that stay free for [`PacketMemory::alloc`], however hungry the fill rings are.
+pub(crate) const RESERVE: usize = BURST;
 
 /// Completions taken per call: twice what one burst adds, so that a backlog shrinks.
-const HARVEST: u32 = 2 * BURST as u32;
+pub(crate) const HARVEST: u32 = 2 * BURST as u32;
 
 /// The rings of one queue, seen from user space.
 ///
@@ -28,14 +28,14 @@ pub(crate) struct QueueRings {
 
 impl QueueRings {
     /// Appends received frames to `burst`, marked as coming from `queue`, until it is full; returns how many.
-    pub(crate) fn receive(&mut self, umem: &mut Umem, burst: &mut Burst, queue: u16) -> usize {
+    pub(crate) fn receive(&mut self, memory: &mut impl PacketMemory, burst: &mut Burst, queue: u16) -> usize {
         let count = self.rx.waiting().min(burst.remaining_capacity() as u32);
         if count == 0 {
             return 0;
         }
         let before = burst.len();
         for descriptor in (0..count).map_while(|_| self.rx.pop()) {
-            match umem.take_packet(descriptor) {
+            match memory.take_packet(descriptor) {
                 Some(mut frame) => {
                     frame.queue = queue;
                     burst.push(frame);
@@ -47,34 +47,19 @@ impl QueueRings {
         burst.len() - before
     }
 
-    /// Lends free slots to the kernel once at least `threshold` are asked for.
-    pub(crate) fn refill(&mut self, umem: &mut Umem, threshold: u32) {
-        let room = self.fill.room(threshold);
-        if room < threshold.max(1) {
-            return;
-        }
-        let spare = umem.pool().available().saturating_sub(RESERVE);
-        for address in (0..spare.min(room as usize)).map_while(|_| umem.lend_empty()) {
-            let pushed = self.fill.push(address);
-            debug_assert!(pushed, "`room` said so");
-        }
-        self.fill.publish();
+    /// Lends free slots to the kernel once at least `threshold` are asked for; false if that has to be tried again before a sleep.
+    pub(crate) fn refill(&mut self, memory: &mut impl PacketMemory, threshold: u32) -> bool {
+        memory.refill(&mut self.fill, threshold)
     }
 
     /// Takes slots back that the kernel has sent; returns how many.
-    pub(crate) fn harvest(&mut self, umem: &mut Umem) -> u32 {
-        let count = self.completion.waiting().min(HARVEST);
-        for address in (0..count).map_while(|_| self.completion.pop()) {
-            self.invalid += u64::from(!umem.take_back(address));
-        }
-        self.completion.release();
-        count
+    pub(crate) fn harvest(&mut self, memory: &mut impl PacketMemory) -> u32 {
+        memory.harvest(&mut self.completion, &mut self.invalid)
     }
 
     /// Writes a frame to the transmit ring, which `tx.room` said has room. `tx.publish` shows it to the kernel.
-    pub(crate) fn send(&mut self, umem: &mut Umem, frame: Frame) {
-        let pushed = self.tx.push(umem.lend(frame));
-        debug_assert!(pushed, "the caller asked for room");
+    pub(crate) fn send(&mut self, memory: &mut impl PacketMemory, frame: Frame) {
+        memory.send(&mut self.tx, frame);
     }
 }
 
@@ -135,6 +120,7 @@ pub(crate) mod fake {
 mod tests {
     use super::fake::queue;
     use super::*;
+    use crate::umem::Umem;
     use frame::Region;
 
     fn umem(slots: usize) -> Umem {

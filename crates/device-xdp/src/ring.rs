@@ -128,6 +128,8 @@ impl<T: Entry> Producer<T> {
         if self.known_room() == 0 {
             return false;
         }
+        #[cfg(test)]
+        crate::fuse::burn();
         // SAFETY: `entry` points to an entry of the ring, which is ours to write: the consumer reads only those between
         // its counter and the published one, and this lies at or behind the latter.
         unsafe { self.ring.entry(self.written).write(entry) };
@@ -137,6 +139,8 @@ impl<T: Entry> Producer<T> {
 
     /// Shows all written entries to the other side.
     pub(crate) fn publish(&mut self) {
+        #[cfg(test)]
+        crate::fuse::burn();
         self.ring.producer().store(self.written, Ordering::Release);
     }
 
@@ -144,6 +148,51 @@ impl<T: Entry> Producer<T> {
     pub(crate) fn outstanding(&mut self) -> u32 {
         self.consumed = self.ring.consumer().load(Ordering::Acquire);
         self.ring.size - self.known_room()
+    }
+
+    /// Goes on behind what was published last, where several processes write in turn, each while it holds a lock.
+    pub(crate) fn resync(&mut self) {
+        self.written = self.published();
+        self.consumed = self.ring.consumer().load(Ordering::Acquire);
+    }
+
+    /// Number of the entry that the next [`Producer::push`] writes.
+    pub(crate) fn written(&self) -> u32 {
+        self.written
+    }
+
+    /// Number of the first entry that was not published, by whomever.
+    pub(crate) fn published(&self) -> u32 {
+        self.ring.producer().load(Ordering::Acquire)
+    }
+
+    /// Entries that are free now, whoever wrote the others.
+    pub(crate) fn free(&self) -> u32 {
+        let consumed = self.ring.consumer().load(Ordering::Acquire);
+        self.ring.size.saturating_sub(self.published().wrapping_sub(consumed))
+    }
+
+    /// The number of entries from the first unpublished one to `end`, which another process has left: none if that makes no sense.
+    pub(crate) fn unpublished(&self, end: u32) -> u32 {
+        let count = end.wrapping_sub(self.published());
+        if count <= self.ring.size { count } else { 0 }
+    }
+
+    /// What the entry of this number holds: any bits, unless it was written.
+    pub(crate) fn entry(&self, number: u32) -> T {
+        // SAFETY: `entry` points to an entry of the ring. The other side only reads it; of those who write, one does at a time, and it is
+        // our turn. Any bits make a valid `T`.
+        unsafe { self.ring.entry(number).read_volatile() }
+    }
+
+    /// Takes what was written up to `end` for written by us.
+    pub(crate) fn continue_from(&mut self, end: u32) {
+        self.written = end;
+    }
+
+    /// Entries of the ring.
+    pub(crate) fn size(&self) -> u32 {
+        self.ring.size
     }
 
     /// The kernel asks to be woken to look at this ring (af_xdp.rst, "XDP_USE_NEED_WAKEUP bind flag").
@@ -192,8 +241,21 @@ impl<T: Entry> Consumer<T> {
         Some(entry)
     }
 
+    /// Goes on behind what was released last, where several processes read in turn, each while it holds a lock.
+    pub(crate) fn resync(&mut self) {
+        self.read = self.ring.consumer().load(Ordering::Acquire);
+        self.produced = self.read;
+    }
+
+    /// Whether there is something to read, whoever read the rest.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.ring.producer().load(Ordering::Relaxed) != self.ring.consumer().load(Ordering::Relaxed)
+    }
+
     /// Gives all entries read so far back to the other side.
     pub(crate) fn release(&mut self) {
+        #[cfg(test)]
+        crate::fuse::burn();
         self.ring.consumer().store(self.read, Ordering::Release);
     }
 }
@@ -229,19 +291,32 @@ pub(crate) mod memory {
 
     /// A ring whose counters start at `counter`.
     pub(crate) fn pair_from<T: Entry + Default + Send + 'static>(size: u32, counter: u32) -> Pair<T> {
-        let (producer, consumer) = (AtomicU32::new(counter), AtomicU32::new(counter));
-        let entries = (0..size).map(|_| UnsafeCell::new(T::default())).collect();
-        let memory = Arc::new(Memory { producer, consumer, flags: AtomicU32::new(0), entries });
-        let side = || Ring {
-            producer: NonNull::from(&memory.producer),
-            consumer: NonNull::from(&memory.consumer),
-            flags: NonNull::from(&memory.flags),
-            entries: NonNull::new(memory.entries.as_ptr().cast_mut().cast::<T>())
-                .expect("a box is never null"),
-            size,
-            _memory: memory.clone(),
-        };
-        Pair { producer: Producer::new(side()), consumer: Consumer::new(side()) }
+        let ring = RingMemory::new(size, counter);
+        Pair { producer: Producer::new(ring.side()), consumer: Consumer::new(ring.side()) }
+    }
+
+    /// A ring that may have several users on each side, one after the other.
+    pub(crate) struct RingMemory<T>(Arc<Memory<T>>, u32);
+
+    impl<T: Entry + Default + Send + 'static> RingMemory<T> {
+        pub(crate) fn new(size: u32, counter: u32) -> RingMemory<T> {
+            let (producer, consumer) = (AtomicU32::new(counter), AtomicU32::new(counter));
+            let entries = (0..size).map(|_| UnsafeCell::new(T::default())).collect();
+            RingMemory(Arc::new(Memory { producer, consumer, flags: AtomicU32::new(0), entries }), size)
+        }
+
+        pub(crate) fn side(&self) -> Ring<T> {
+            let RingMemory(memory, size) = self;
+            Ring {
+                producer: NonNull::from(&memory.producer),
+                consumer: NonNull::from(&memory.consumer),
+                flags: NonNull::from(&memory.flags),
+                entries: NonNull::new(memory.entries.as_ptr().cast_mut().cast::<T>())
+                    .expect("a box is never null"),
+                size: *size,
+                _memory: memory.clone(),
+            }
+        }
     }
 
     impl<T: Entry> Producer<T> {

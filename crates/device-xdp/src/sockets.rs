@@ -69,7 +69,7 @@ pub(crate) fn bulk_lane(program: &SteeringProgram, options: &Resolved, mode: Cop
     is_useful.then(|| Lane::open(program.netdev().index).ok()).flatten()
 }
 
-fn bind_error(interface: &str, queue: u16, source: io::Error) -> XdpError {
+pub(crate) fn bind_error(interface: &str, queue: u16, source: io::Error) -> XdpError {
     let interface = interface.to_owned();
     match source.raw_os_error() {
         Some(libc::EBUSY) => XdpError::QueueBusy { interface, queue },
@@ -79,10 +79,16 @@ fn bind_error(interface: &str, queue: u16, source: io::Error) -> XdpError {
 }
 
 fn create_socket(options: &Resolved) -> Result<OwnedFd, XdpError> {
+    create_socket_with(options, &[RingKind::Fill, RingKind::Completion, RingKind::Rx, RingKind::Tx])
+}
+
+/// A socket with these rings.
+pub(crate) fn create_socket_with(options: &Resolved, rings: &[RingKind]) -> Result<OwnedFd, XdpError> {
     let socket = syscalls::xdp_socket().map_err(XdpError::system("opening an AF_XDP socket"))?;
     let fd = socket.as_fd();
-    for ring in [RingKind::Fill, RingKind::Completion, RingKind::Rx, RingKind::Tx] {
-        syscalls::set_ring_size(fd, ring, options.ring_entries).map_err(XdpError::system("making a ring"))?;
+    for ring in rings {
+        syscalls::set_ring_size(fd, *ring, options.ring_entries)
+            .map_err(XdpError::system("making a ring"))?;
     }
     // Kernels before 6.17 do not know this one, and need more calls.
     let _ = syscalls::set_tx_budget(fd, options.ring_entries);
@@ -93,9 +99,10 @@ fn create_socket(options: &Resolved) -> Result<OwnedFd, XdpError> {
     Ok(socket)
 }
 
-fn register(fd: BorrowedFd<'_>, region: &Region, slot_size: u16) -> Result<(), XdpError> {
-    // SAFETY: a region is the only one of its memory, and whoever has it makes a `Umem` of it, by whose `lend` and `lend_empty`
-    // alone the kernel learns of slots; those take them from everybody else.
+/// Registers memory as a socket's umem.
+pub(crate) fn register(fd: BorrowedFd<'_>, region: &Region, slot_size: u16) -> Result<(), XdpError> {
+    // SAFETY: whoever has a region of this memory makes a `PacketMemory` of it, by which alone the kernel learns of slots; that takes them
+    // from everybody else.
     let registered = unsafe { syscalls::register_umem(fd, region, u32::from(slot_size)) };
     registered.map_err(|source| match source.raw_os_error() {
         Some(libc::ENOBUFS | libc::ENOMEM) => XdpError::Memory { octets: region.len(), source },

@@ -22,6 +22,7 @@ use crate::kernel_flows::{Flow, KernelFlows};
 use crate::loading::{attach_program, load, load_error, load_program, open_object, program, typed};
 use crate::netdev::Interface;
 use crate::owners::{Owners, QueueOwner};
+use crate::sharing::{self, Sharing};
 use crate::{AttachMode, XdpError, syscalls};
 
 /// How the program is attached.
@@ -36,7 +37,7 @@ pub struct SteeringOptions {
 }
 
 /// Counts changes of what a kept program's maps mean. One of another number cannot be taken over.
-pub const KEPT_LAYOUT: u16 = 2;
+pub const KEPT_LAYOUT: u16 = 3;
 
 /// The steering program, attached to one interface for as long as this value lives, and no longer: the kernel detaches
 /// it when the process ends, however it ends, unless it is kept.
@@ -46,6 +47,7 @@ pub struct SteeringProgram {
     claims: Claims,
     kernel_flows: KernelFlows,
     xsks: XskMap<MapData>,
+    sharing: Sharing,
     reopening: Array<MapData, u64>,
     outcomes: Outcomes,
     owners: Owners,
@@ -63,7 +65,7 @@ impl SteeringProgram {
     /// in generic mode. Claims nothing yet.
     pub fn attach(interface: &str, options: SteeringOptions) -> Result<SteeringProgram, XdpError> {
         let interface = Interface::open(interface)?;
-        let mut object = open_object(None)?;
+        let mut object = open_object(None, options)?;
         let (link, mode) = attach_program(load_program(&mut object)?, &interface, options)?;
         SteeringProgram::assemble(object, interface, mode, link, options, None)
     }
@@ -78,7 +80,7 @@ impl SteeringProgram {
         let attach = || {
             let interface = Interface::open(interface)?;
             DirBuilder::new().mode(0o700).create(directory).map_err(XdpError::system("mkdir"))?;
-            let mut object = open_object(Some(directory))?;
+            let mut object = open_object(Some(directory), options)?;
             let (link, mode) = attach_program(load_program(&mut object)?, &interface, options)?;
             syscalls::pin(link.as_fd(), &link_in(directory)?).map_err(XdpError::system("BPF_OBJ_PIN"))?;
             SteeringProgram::assemble(object, interface, mode, link, options, Some(directory.to_owned()))
@@ -100,7 +102,7 @@ impl SteeringProgram {
         let mode = interface.xdp_mode().map_err(XdpError::system("looking at the interface's program"))?;
         let mode =
             mode.ok_or_else(|| XdpError::system("the interface's program")(io::ErrorKind::NotFound.into()))?;
-        let mut object = open_object(Some(directory))?;
+        let mut object = open_object(Some(directory), options)?;
         update(&link, load_program(&mut object)?)?;
         SteeringProgram::assemble(object, interface, mode, link, options, Some(directory.to_owned()))
     }
@@ -117,6 +119,7 @@ impl SteeringProgram {
             claims: Claims::read(typed(&mut object, "claims")?, typed(&mut object, "ports")?)?,
             kernel_flows: KernelFlows::read(typed(&mut object, "kernel_flows")?, options)?,
             xsks: typed(&mut object, "xsks")?,
+            sharing: Sharing::read(typed(&mut object, "sharers")?, typed(&mut object, "shared_flows")?)?,
             reopening: typed(&mut object, "reopening")?,
             outcomes: typed(&mut object, "outcomes")?,
             owners: Owners(typed(&mut object, "owners")?),
@@ -232,15 +235,63 @@ impl SteeringProgram {
     /// Has claimed packets of receive queue `queue` delivered to the AF_XDP socket `xsk`, bound to that queue, until the
     /// socket is closed.
     pub fn register_queue(&mut self, queue: u16, xsk: BorrowedFd<'_>) -> Result<(), XdpError> {
-        if queue >= self.covered_queues {
-            self.cover_new_queues()?;
-        }
+        self.cover(queue)?;
         self.xsks.set(u32::from(queue), xsk.as_raw_fd(), 0).map_err(map_error("xsks"))
     }
 
     /// Ends what [`SteeringProgram::register_queue`] began, though somebody may have the socket open. Queues without are no error.
     pub fn remove_queue(&mut self, queue: u16) -> Result<(), XdpError> {
         absent_is_fine(self.xsks.unset(u32::from(queue))).map_err(map_error("xsks"))
+    }
+
+    /// Has packets of `queue` that are claimed for queue `number`, below 64, delivered to this socket. It shares the queue with others: claims
+    /// name their numbers, and mean no queue. Of several that have claimed the same, a hash of the flow chooses one.
+    pub(crate) fn register_sharer(
+        &mut self,
+        queue: u16,
+        number: u16,
+        xsk: BorrowedFd<'_>,
+    ) -> Result<(), XdpError> {
+        self.cover(queue)?;
+        self.sharing.add(&mut self.xsks, queue, number, xsk)
+    }
+
+    /// Ends what `register_sharer` began.
+    pub(crate) fn remove_sharer(&mut self, queue: u16, number: u16) -> Result<(), XdpError> {
+        self.sharing.remove(&mut self.xsks, queue, number)
+    }
+
+    /// Ends the delivery to a process that shares a queue, whoever lent it; false if none of this number does.
+    pub fn forget_sharer(&mut self, number: u16) -> Result<bool, XdpError> {
+        let Some(queue) = self.sharing.queue_of(number) else { return Ok(false) };
+        self.remove_sharer(queue, number)?;
+        Ok(true)
+    }
+
+    /// A connection is no longer that process's which had it, of those that share a queue: the next packet chooses among those who have claimed
+    /// it then.
+    pub fn forget_shared_flow(&mut self, flow: Flow) -> Result<(), XdpError> {
+        self.sharing.forget_flow(flow)
+    }
+
+    /// Whether processes share this queue.
+    pub fn is_shared(&self, queue: u16) -> bool {
+        self.sharing.is_shared(queue)
+    }
+
+    /// Whether the process that shares a queue by this number has ended, if there was one. Of use only where this process has no copy
+    /// of its socket: where another one lent it.
+    pub fn has_ended(&mut self, number: u16) -> Option<bool> {
+        self.sharing.queue_of(number)?;
+        sharing::is_closed(&mut self.xsks, number).ok()
+    }
+
+    /// Makes sure that the program runs on this queue.
+    fn cover(&mut self, queue: u16) -> Result<(), XdpError> {
+        if queue >= self.covered_queues {
+            self.cover_new_queues()?;
+        }
+        Ok(())
     }
 
     /// veth runs a program on the queues only that it had when the program was attached (seen with Linux 6.18). A fresh

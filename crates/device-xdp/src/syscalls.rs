@@ -280,6 +280,47 @@ pub(crate) fn map_ring(fd: BorrowedFd<'_>, ring: RingKind, len: usize) -> io::Re
     Ok(mapping)
 }
 
+/// Locks one octet of a file for this descriptor and its copies, in whatever process, until all of them and all mappings made by them are
+/// closed: see F_OFD_SETLK in fcntl(2). Fails with EAGAIN if others have it.
+pub(crate) fn lock_octet(fd: BorrowedFd<'_>, octet: u64) -> io::Result<()> {
+    let lock = octet_lock(octet);
+    // SAFETY: `lock` is a whole flock that outlives the call.
+    let result = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
+    checked(result).map(drop)
+}
+
+/// Whether another open file description has locked the octet, see F_OFD_GETLK in fcntl(2).
+pub(crate) fn is_octet_locked(fd: BorrowedFd<'_>, octet: u64) -> io::Result<bool> {
+    let mut lock = octet_lock(octet);
+    // SAFETY: `lock` is a whole flock that outlives the call; the kernel writes within it.
+    checked(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) })?;
+    Ok(lock.l_type != libc::F_UNLCK as libc::c_short)
+}
+
+fn octet_lock(octet: u64) -> libc::flock {
+    // SAFETY: all zeroes is a valid flock, and what F_OFD_SETLK wants of `l_pid`.
+    let mut lock: libc::flock = unsafe { mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock.l_start = octet as libc::off_t;
+    lock.l_len = 1;
+    lock
+}
+
+/// Version and revision of the running kernel, see uname(2); zeroes if it does not tell.
+pub(crate) fn kernel_version() -> (u32, u32) {
+    // SAFETY: all zeroes is a valid utsname, and it is writable.
+    let name = unsafe {
+        let mut name: libc::utsname = mem::zeroed();
+        libc::uname(&raw mut name);
+        name
+    };
+    let text = name.release.iter().take_while(|&&octet| octet != 0).map(|&octet| octet as u8 as char);
+    let text: String = text.collect();
+    let mut numbers = text.split(|octet: char| !octet.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
 /// Octets of a page, see sysconf(3).
 pub(crate) fn page_size() -> usize {
     // SAFETY: no pointers. Never fails for this name.

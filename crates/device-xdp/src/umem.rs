@@ -2,7 +2,10 @@
 
 use frame::{Frame, FrameIndex, Pool, Region};
 
-use crate::ring::Descriptor;
+use crate::XdpError;
+use crate::packet_memory::PacketMemory;
+use crate::queue::{HARVEST, QueueRings, RESERVE};
+use crate::ring::{Consumer, Descriptor, Producer};
 
 /// The kernel leaves this many octets before a received packet (XDP_PACKET_HEADROOM of linux/bpf.h).
 pub(crate) const PACKET_HEADROOM: u16 = 256;
@@ -24,28 +27,6 @@ impl Umem {
         Umem { lent: vec![false; pool.slots()], pool }
     }
 
-    pub(crate) fn pool(&self) -> &Pool {
-        &self.pool
-    }
-
-    /// Slots that are with the kernel. Counted when asked for, not when they change hands.
-    pub(crate) fn lent(&self) -> usize {
-        self.lent.iter().filter(|lent| **lent).count()
-    }
-
-    /// Slots that are neither with the kernel nor free.
-    pub(crate) fn held(&self) -> usize {
-        self.pool.slots().saturating_sub(self.pool.available() + self.lent())
-    }
-
-    pub(crate) fn alloc(&mut self) -> Option<Frame> {
-        self.pool.alloc()
-    }
-
-    pub(crate) fn release(&mut self, frame: Frame) {
-        self.pool.release(frame);
-    }
-
     /// Lends a free slot for a packet to come; returns the slot's address.
     pub(crate) fn lend_empty(&mut self) -> Option<u64> {
         let frame = self.pool.alloc()?;
@@ -60,38 +41,11 @@ impl Umem {
         Descriptor { address: self.slot_address(index) + offset, len, options: 0 }
     }
 
-    /// The frame of a packet that the kernel received; `None` if the descriptor names no lent slot, or more than one.
-    pub(crate) fn take_packet(&mut self, descriptor: Descriptor) -> Option<Frame> {
-        let (index, offset) = self.locate(descriptor.address)?;
-        let len = u16::try_from(descriptor.len).ok()?;
-        if usize::from(offset) + usize::from(len) > self.pool.slot_size() || !self.recall(index) {
-            return None;
-        }
-        // SAFETY: `recall` made sure that the slot was surrendered and is taken back for the first time since; the
-        // kernel lets go of a slot before it puts the address into a ring (af_xdp.rst, "Rings").
-        unsafe { self.pool.adopt(index, offset, len) }
-    }
-
     /// Puts a slot that the kernel has sent from back among the free ones; false if the address names no lent slot.
     pub(crate) fn take_back(&mut self, address: u64) -> bool {
         let Some((index, _)) = self.locate(address) else { return false };
         // SAFETY: as for `take_packet`.
         self.recall(index) && unsafe { self.pool.reclaim(index) }
-    }
-
-    /// Puts all lent slots back, so that dropping the umem unmaps it.
-    ///
-    /// # Safety
-    /// The sockets that the slots were lent to are closed, and no slot is handed out any more: the umem is dropped next.
-    pub(crate) unsafe fn take_back_all(&mut self) {
-        for slot in 0..self.lent.len() {
-            let index = FrameIndex(slot as u32);
-            if self.recall(index) {
-                // SAFETY: `recall` as above. A driver that still writes does so into pages that the kernel keeps for
-                // itself; as the caller promises, no frame for the slot is made any more.
-                unsafe { self.pool.reclaim(index) };
-            }
-        }
     }
 
     fn lend_slot(&mut self, frame: Frame) -> FrameIndex {
@@ -110,9 +64,91 @@ impl Umem {
     }
 
     fn locate(&self, address: u64) -> Option<(FrameIndex, u16)> {
-        let slot_size = self.pool.slot_size() as u64; // A power of two below 2^16.
-        let index = u32::try_from(address / slot_size).ok()?;
-        Some((FrameIndex(index), (address % slot_size) as u16))
+        locate(&self.pool, address)
+    }
+}
+
+/// The slot and the octet in it that an address names; the slot may lie behind the last one.
+pub(crate) fn locate(pool: &Pool, address: u64) -> Option<(FrameIndex, u16)> {
+    let slot_size = pool.slot_size() as u64; // A power of two below 2^16.
+    let index = u32::try_from(address / slot_size).ok()?;
+    Some((FrameIndex(index), (address % slot_size) as u16))
+}
+
+impl PacketMemory for Umem {
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    fn lent(&self) -> usize {
+        self.lent.iter().filter(|lent| **lent).count()
+    }
+
+    fn held(&self) -> usize {
+        self.pool.slots().saturating_sub(self.pool.available() + self.lent())
+    }
+
+    fn alloc(&mut self) -> Option<Frame> {
+        self.pool.alloc()
+    }
+
+    fn release(&mut self, frame: Frame) {
+        self.pool.release(frame);
+    }
+
+    fn take_packet(&mut self, descriptor: Descriptor) -> Option<Frame> {
+        let (index, offset) = self.locate(descriptor.address)?;
+        let len = u16::try_from(descriptor.len).ok()?;
+        if usize::from(offset) + usize::from(len) > self.pool.slot_size() || !self.recall(index) {
+            return None;
+        }
+        // SAFETY: `recall` made sure that the slot was surrendered and is taken back for the first time since; the
+        // kernel lets go of a slot before it puts the address into a ring (af_xdp.rst, "Rings").
+        unsafe { self.pool.adopt(index, offset, len) }
+    }
+
+    fn send(&mut self, tx: &mut Producer<Descriptor>, frame: Frame) {
+        let pushed = tx.push(self.lend(frame));
+        debug_assert!(pushed, "the caller asked for room");
+    }
+
+    fn refill(&mut self, fill: &mut Producer<u64>, threshold: u32) -> bool {
+        let room = fill.room(threshold);
+        if room < threshold.max(1) {
+            return true;
+        }
+        let spare = self.pool.available().saturating_sub(RESERVE);
+        for address in (0..spare.min(room as usize)).map_while(|_| self.lend_empty()) {
+            let pushed = fill.push(address);
+            debug_assert!(pushed, "`room` said so");
+        }
+        fill.publish();
+        true
+    }
+
+    fn harvest(&mut self, completion: &mut Consumer<u64>, invalid: &mut u64) -> u32 {
+        let count = completion.waiting().min(HARVEST);
+        for address in (0..count).map_while(|_| completion.pop()) {
+            *invalid += u64::from(!self.take_back(address));
+        }
+        completion.release();
+        count
+    }
+
+    fn begin(&mut self, rings: &mut QueueRings) -> Result<(), XdpError> {
+        rings.refill(self, 1);
+        Ok(())
+    }
+
+    unsafe fn take_back_all(&mut self) {
+        for slot in 0..self.lent.len() {
+            let index = FrameIndex(slot as u32);
+            if self.recall(index) {
+                // SAFETY: `recall` as above. A driver that still writes does so into pages that the kernel keeps for
+                // itself; as the caller promises, no frame for the slot is made any more.
+                unsafe { self.pool.reclaim(index) };
+            }
+        }
     }
 }
 

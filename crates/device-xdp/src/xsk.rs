@@ -3,10 +3,10 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use crate::packet_memory::PacketMemory;
 use crate::queue::QueueRings;
 use crate::ring::{Consumer, Descriptor, Entry, Producer, Ring};
 use crate::syscalls::{self, RingKind};
-use crate::umem::Umem;
 use crate::{CopyMode, XdpError};
 
 /// Calls of sendto per burst at most: a kernel before 6.17 moves 32 frames with one, and each drop ends one early.
@@ -35,10 +35,15 @@ pub(crate) struct Xsk {
 }
 
 impl Xsk {
-    /// Maps the rings of a socket, each of `entries` entries, and lends it free slots of `umem`, which it was made with.
-    pub(crate) fn new(fd: OwnedFd, entries: u32, busy_poll: bool, umem: &mut Umem) -> Result<Xsk, XdpError> {
+    /// Maps the rings of a socket, each of `entries` entries, and lends it free slots of `memory`, which it was made with.
+    pub(crate) fn new(
+        fd: OwnedFd,
+        entries: u32,
+        busy_poll: bool,
+        memory: &mut impl PacketMemory,
+    ) -> Result<Xsk, XdpError> {
         let mut rings = map_rings(fd.as_fd(), entries).map_err(XdpError::system("mapping rings"))?;
-        rings.refill(umem, 1);
+        memory.begin(&mut rings)?;
         Ok(Xsk {
             rings,
             link: LinkState::Up,

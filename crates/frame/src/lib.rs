@@ -16,7 +16,8 @@
 //! invariant: *for each slot, at most one of these exists: a `Frame`, an entry in its pool's free list, or an index
 //! handed out by [`Pool::surrender`] to somebody such as the kernel*. Safe code cannot break it, because a `Frame` is
 //! not `Clone`, and the only way to make one from an index, [`Pool::adopt`], is an unsafe function. A pool that is
-//! dropped while frames are out leaks its mapping instead of freeing memory that somebody may still hold.
+//! dropped while frames are out leaks its mapping instead of freeing memory that somebody may still hold. Memory that several processes
+//! map ([`Region::shared`], unsafe) has the same invariant with one pool each: for all of them together, a slot is one `Frame` at most.
 
 mod pool;
 mod region;

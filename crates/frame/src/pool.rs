@@ -23,6 +23,16 @@ impl Pool {
     /// # Panics
     /// If `headroom` exceeds `slot_size`, `slot_size` is zero, or there are more than 2^32 slots.
     pub fn new(region: Region, slot_size: u16, headroom: u16) -> Pool {
+        let mut pool = Pool::surrendered(region, slot_size, headroom);
+        pool.free = (0..pool.slots).rev().map(FrameIndex).collect();
+        pool
+    }
+
+    /// The same, of which all slots are out, as if they had been surrendered: others have them.
+    ///
+    /// # Panics
+    /// As [`Pool::new`].
+    pub fn surrendered(region: Region, slot_size: u16, headroom: u16) -> Pool {
         assert!(headroom <= slot_size && slot_size > 0, "headroom lies within the slot");
         let slots =
             u32::try_from(region.len() / usize::from(slot_size)).expect("slots are numbered by a u32");
@@ -32,7 +42,7 @@ impl Pool {
             slot_size,
             headroom,
             slots,
-            free: (0..slots).rev().map(FrameIndex).collect(),
+            free: Vec::with_capacity(slots as usize),
         }
     }
 

@@ -2,13 +2,14 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
 
 /// A readable and writable mapping, page-aligned, of fixed length.
 ///
 /// Unmapped on drop. Nothing in here hands out references into it: that is [`crate::Frame`]'s business. Memory has one region:
-/// the only way to a second one of the same memory, in this process or another, is [`Region::into_memfd`], which ends the first.
+/// the only safe way to a second one of the same memory, in this process or another, is [`Region::into_memfd`], which ends the first.
+/// [`Region::shared`] is for memory whose slots several processes divide among themselves.
 #[derive(Debug)]
 pub struct Region {
     start: NonNull<u8>,
@@ -27,7 +28,7 @@ impl Region {
     ///
     /// Asks for transparent huge pages; a kernel that refuses is not an error.
     pub fn anonymous(len: usize) -> io::Result<Region> {
-        let region = Region::map(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, None)?;
+        let region = Region::map(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)?;
         region.advise(libc::MADV_HUGEPAGE);
         Ok(region)
     }
@@ -44,8 +45,9 @@ impl Region {
         let file = unsafe { File::from_raw_fd(fd) };
         file.set_len(len as u64)?;
         add_seals(&file, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW)?;
-        let region = Region::map(len, libc::MAP_SHARED, Some(file))?;
+        let mut region = Region::map(len, libc::MAP_SHARED, file.as_raw_fd())?;
         region.advise(libc::MADV_DONTFORK);
+        region.memfd = Some(file);
         Ok(region)
     }
 
@@ -62,19 +64,35 @@ impl Region {
     /// `InvalidInput`: no memfd, or of another length, or one that could still be cut. `PermissionDenied`: there was a first.
     pub fn from_memfd(memfd: OwnedFd, len: usize) -> io::Result<Region> {
         let file = File::from(memfd);
-        if len == 0 || file.metadata()?.len() != len as u64 || seals(&file)? & libc::F_SEAL_SHRINK == 0 {
-            return Err(io::Error::from(io::ErrorKind::InvalidInput));
-        }
-        let mut region = Region::map(len, libc::MAP_SHARED, Some(file))?;
-        region.advise(libc::MADV_DONTFORK);
-        let file = region.memfd.take().expect("it was put there just now");
+        let region = Region::map_memfd(&file, len)?;
         // Both at once: whoever comes second finds that no seal can be added, before it has touched anything.
         add_seals(&file, libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL)?;
         Ok(region)
     }
 
-    fn map(len: usize, flags: libc::c_int, memfd: Option<File>) -> io::Result<Region> {
-        let fd = memfd.as_ref().map_or(-1, |file| file.as_raw_fd());
+    /// Maps `len` octets that [`Region::into_memfd`] gave away, as other processes do at the same time. Whatever they hold is left as it is.
+    ///
+    /// # Safety
+    /// Whoever has a region of this memory makes a pool of it by [`crate::Pool::surrendered`] at most, and those who have one agree on who
+    /// holds which slot: at most one of them adopts a slot at a time.
+    ///
+    /// # Errors
+    /// `InvalidInput`: no memfd, or of another length, or one that could still be cut.
+    pub unsafe fn shared(memfd: &File, len: usize) -> io::Result<Region> {
+        Region::map_memfd(memfd, len)
+    }
+
+    /// Maps all of a memfd that nobody can cut.
+    fn map_memfd(file: &File, len: usize) -> io::Result<Region> {
+        if len == 0 || file.metadata()?.len() != len as u64 || seals(file)? & libc::F_SEAL_SHRINK == 0 {
+            return Err(io::Error::from(io::ErrorKind::InvalidInput));
+        }
+        let region = Region::map(len, libc::MAP_SHARED, file.as_raw_fd())?;
+        region.advise(libc::MADV_DONTFORK);
+        Ok(region)
+    }
+
+    fn map(len: usize, flags: libc::c_int, fd: RawFd) -> io::Result<Region> {
         // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
         let start =
             unsafe { libc::mmap(ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, fd, 0) };
@@ -82,7 +100,7 @@ impl Region {
             return Err(io::Error::last_os_error());
         }
         let start = NonNull::new(start.cast()).expect("mmap without MAP_FIXED never maps page zero");
-        Ok(Region { start, len, memfd })
+        Ok(Region { start, len, memfd: None })
     }
 
     /// Gives advice that changes no content. A refusal is no error.
@@ -182,6 +200,28 @@ mod tests {
             unsafe { File::from_raw_fd(libc::memfd_create(c"loose".as_ptr(), libc::MFD_ALLOW_SEALING)) };
         loose.set_len(LEN as u64).unwrap();
         assert_eq!(refused(loose.into(), LEN), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn shared_memory_is_seen_by_all_who_map_it() {
+        let memfd = File::from(lent());
+        // SAFETY: slots are adopted here, by one thread: each by one of the two pools.
+        let map = || unsafe { Region::shared(&memfd, LEN) }.unwrap();
+        let (mut one, mut other) = (Pool::surrendered(map(), 4096, 0), Pool::surrendered(map(), 4096, 0));
+        assert!((one.available(), other.alloc().is_none()) == (0, true), "nobody has anything at first");
+        // SAFETY: all slots are surrendered, and nobody touches them.
+        let mut frame = unsafe { one.adopt(crate::FrameIndex(1), 0, 4) }.unwrap();
+        frame.copy_from(b"hand");
+        let index = one.surrender(frame);
+        // SAFETY: it was surrendered just now, and the pools have the same slots.
+        let frame = unsafe { other.adopt(index, 0, 4) }.unwrap();
+        assert_eq!(frame.bytes(), b"hand");
+        other.release(frame);
+        assert_eq!(other.alloc().map(|frame| other.surrender(frame)), Some(index));
+        // SAFETY: for every slot, as nobody holds one any more.
+        (0..4).for_each(|slot| assert!(unsafe { one.reclaim(crate::FrameIndex(slot)) }));
+        // SAFETY: as above.
+        (0..4).for_each(|slot| assert!(unsafe { other.reclaim(crate::FrameIndex(slot)) }));
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod observe;
 mod one_thread;
 mod port_sharing;
 mod reload;
+mod sharing;
 mod soak;
 mod status;
 mod threads;

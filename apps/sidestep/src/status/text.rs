@@ -63,6 +63,9 @@ fn queues(status: &ProgramStatus, process: Option<Process>) -> String {
     }
     let why = match (status.is_confined, status.waits) {
         (true, _) => ": it has forbidden itself system calls (seccomp)",
+        (false, true) if status.is_kept_apart => {
+            ", until processes of other users leave it a queue, as users do not share one"
+        }
         (false, true) => ", until other processes leave it a queue",
         (false, false) => why_without_queue(status.report.as_ref(), process.unwrap_or_default()),
     };
@@ -184,6 +187,7 @@ mod tests {
             pid: 7,
             program: "nginx".to_owned(),
             waits: false,
+            is_kept_apart: false,
             is_confined: false,
             queues: vec![("eth0".to_owned(), vec![0, 2])],
             profile: None,
@@ -263,6 +267,9 @@ mod tests {
             "nginx 7: on the kernel: it has forbidden itself system calls (seccomp)"
         );
         assert_eq!(told(false, true), "nginx 7: on the kernel, until other processes leave it a queue");
+        let apart = ProgramStatus { waits: true, is_kept_apart: true, queues: Vec::new(), ..status(None) };
+        let told = lines(&StatusReport { programs: vec![apart], interfaces: Vec::new() })[0].clone();
+        assert!(told.ends_with("as users do not share one"), "{told}");
     }
 
     #[test]

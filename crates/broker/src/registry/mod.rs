@@ -1,6 +1,7 @@
 //! Who has which claim and which queue, and the resulting actions. Pure: requests and times come in, [`Action`]s come out.
 //!
-//! A queue belongs to one client at a time. A claim takes packets from the kernel only on its client's queues. So every worker that
+//! A queue belongs to one client at a time; where clients of one user share a queue, each has a number of its own, which takes the queue's place
+//! everywhere here. A claim takes packets from the kernel only on its client's queues. So every worker that
 //! shares a listener claims it, and the terms in the steering program are the sum of these claims. When a client leaves, its
 //! claims and queues go with it.
 //!
@@ -135,6 +136,8 @@ struct Claim {
 #[derive(Debug, Default)]
 pub struct Registry {
     clients: BTreeMap<ClientId, BTreeSet<ClaimKey>>,
+    /// Whose processes they are, as far as was said.
+    users: BTreeMap<ClientId, u32>,
     /// The clients that want queues, in the order in which they asked.
     attached: Vec<ClientId>,
     claims: ClaimTable,
@@ -168,9 +171,17 @@ impl Registry {
         client
     }
 
+    /// Whose process a client is: root's unless this is said.
+    pub fn set_user(&mut self, client: ClientId, user: u32) {
+        self.users.insert(client, user);
+        self.interfaces.values_mut().for_each(|interface| interface.queues.set_user(client, user));
+    }
+
     /// A process is gone, and with it all that it had.
     pub fn remove_client(&mut self, client: ClientId, now: Instant) {
         self.give_back(client, now);
+        self.users.remove(&client);
+        self.interfaces.values_mut().for_each(|interface| interface.queues.forget_user(client));
         for claim in self.clients.remove(&client).unwrap_or_default() {
             self.forget_claim(claim);
         }
@@ -244,6 +255,22 @@ impl Registry {
         self.attached.contains(&client) && !links.any(|link| self.has_queues(client, *link))
     }
 
+    /// Whether the client has no queue because all that it could share are other users'.
+    pub fn is_kept_apart(&self, client: ClientId) -> bool {
+        let tables = || self.interfaces.values().map(|interface| &interface.queues);
+        self.waits(client) && tables().next().is_some() && tables().all(|table| table.is_kept_apart(client))
+    }
+
+    /// The queue that several processes can have, one of them by this number; `None` if it is one process's.
+    pub fn shared_queue(&self, link: LinkNumber, number: u16) -> Option<u16> {
+        self.interfaces.get(&link)?.queues.shared_queue(number)
+    }
+
+    /// The queue of an interface that a number is of.
+    pub fn queue_of(&self, link: LinkNumber, number: u16) -> u16 {
+        self.interfaces.get(&link).map_or(number, |interface| interface.queues.queue_of(number))
+    }
+
     /// How many queues of an interface have an owner.
     pub fn queues_lent(&self, link: LinkNumber) -> u16 {
         self.interfaces.get(&link).map_or(0, |interface| interface.queues.taken())
@@ -253,6 +280,13 @@ impl Registry {
     pub fn queues_owned(&self, client: ClientId, link: LinkNumber) -> QueueSet {
         let interface = self.interfaces.get(&link);
         interface.map_or(QueueSet::NONE, |interface| interface.queues.owned(client).collect())
+    }
+
+    /// By which queues of an interface packets for the client may come, and those for whoever shares these, as numbers of all of them.
+    pub fn queues_met(&self, client: ClientId, link: LinkNumber) -> QueueSet {
+        let Some(interface) = self.interfaces.get(&link) else { return QueueSet::NONE };
+        let owned = interface.queues.owned(client);
+        owned.flat_map(|number| interface.queues.numbers_beside(number)).collect()
     }
 
     /// The queues of an interface that the client serves.
@@ -266,8 +300,16 @@ impl Registry {
     /// The steering program was attached to an interface, and knows no claim yet.
     pub fn on_attached(&mut self, link: LinkNumber, view: View, now: Instant) {
         let interface = self.interfaces.entry(link).or_default();
+        self.users.iter().for_each(|(client, user)| interface.queues.set_user(*client, *user));
         self.attached.iter().for_each(|client| interface.queues.attach(*client, now));
         self.on_view(link, view);
+    }
+
+    /// So many processes can have each queue of the interface at a time.
+    pub fn set_places(&mut self, link: LinkNumber, places: u16) {
+        if let Some(interface) = self.interfaces.get_mut(&link) {
+            interface.queues.set_places(places);
+        }
     }
 
     /// The interface has other queues, or other addresses.
@@ -364,8 +406,14 @@ impl Registry {
             own.into_iter().any(|claim| !claim.draining && claim.is_listener_of(listeners))
         };
         for (&link, interface) in &mut self.interfaces {
-            let dealt = interface.queues.deal(&listens, now).into_iter();
-            self.actions.extend(dealt.map(|(client, queues)| Action::Lend { client, link, queues }));
+            for (client, queues) in interface.queues.deal(&listens, now) {
+                // Each shared one has memory of its own.
+                let (shared, alone): (Vec<u16>, Vec<u16>) =
+                    queues.into_iter().partition(|queue| interface.queues.shared_queue(*queue).is_some());
+                let lots = shared.into_iter().map(|queue| vec![queue]).chain([alone]);
+                let lots = lots.filter(|queues| !queues.is_empty());
+                self.actions.extend(lots.map(|queues| Action::Lend { client, link, queues }));
+            }
         }
     }
 }

@@ -15,10 +15,15 @@ const SETTLING: Duration = Duration::from_millis(100);
 /// replaced.
 const SUCCESSION: Duration = Duration::from_secs(1);
 
-/// The queues of one interface. One queue belongs to one client at a time.
+/// The queues of one interface. One number belongs to one client at a time. Where processes share queues, each queue has several numbers: its
+/// own, and some from the highest downwards.
 #[derive(Debug)]
 pub(super) struct QueueTable {
     count: u16,
+    /// Numbers of each queue: 1 where one process has it alone.
+    places: u16,
+    /// The users of clients. Only those of one user share a queue.
+    users: BTreeMap<ClientId, u32>,
     owners: BTreeMap<u16, ClientId>,
     /// Queues that their owners serve; the others are on their way.
     ready: QueueSet,
@@ -38,6 +43,8 @@ impl Default for QueueTable {
     fn default() -> QueueTable {
         QueueTable {
             count: 0,
+            places: 1,
+            users: BTreeMap::new(),
             owners: BTreeMap::new(),
             ready: QueueSet::NONE,
             bequeathed: BTreeMap::new(),
@@ -53,6 +60,72 @@ impl QueueTable {
     /// The interface has this many queues now.
     pub(super) fn set_count(&mut self, count: u16) {
         self.count = count;
+    }
+
+    /// So many processes can have each queue from now on. Those that have one keep it.
+    pub(super) fn set_places(&mut self, places: u16) {
+        self.places = places.max(1);
+    }
+
+    /// Whose process a client is: root's unless this is said.
+    pub(super) fn set_user(&mut self, client: ClientId, user: u32) {
+        self.users.insert(client, user);
+    }
+
+    /// A client is gone.
+    pub(super) fn forget_user(&mut self, client: ClientId) {
+        self.users.remove(&client);
+    }
+
+    /// The queue that several processes can have, one of them by this number; `None` if it is one process's.
+    pub(super) fn shared_queue(&self, number: u16) -> Option<u16> {
+        (self.places > 1 || number >= self.count).then(|| self.queue_of(number))
+    }
+
+    /// The queue that a number is of.
+    pub(super) fn queue_of(&self, number: u16) -> u16 {
+        match number < self.count || number >= QUEUES_MAX {
+            true => number,
+            false => (QUEUES_MAX - 1 - number) % self.count.max(1),
+        }
+    }
+
+    /// All numbers of the queue that a number is of, if it is shared; else this one.
+    pub(super) fn numbers_beside(&self, number: u16) -> Vec<u16> {
+        match self.shared_queue(number) {
+            Some(queue) => [queue].into_iter().chain(self.other_numbers(queue)).collect(),
+            None => vec![number],
+        }
+    }
+
+    /// The numbers of a queue besides its own.
+    fn other_numbers(&self, queue: u16) -> impl Iterator<Item = u16> + use<> {
+        let (count, places) = (u32::from(self.count), u32::from(self.places));
+        let distances = (0..places.saturating_sub(1)).map(move |place| place * count + u32::from(queue));
+        let numbers = distances.filter_map(|distance| u32::from(QUEUES_MAX - 1).checked_sub(distance));
+        numbers.filter(move |number| *number >= count).map(|number| number as u16)
+    }
+
+    /// Those who have a queue by any of its numbers.
+    fn owners_of(&self, queue: u16) -> impl Iterator<Item = ClientId> + '_ {
+        let of_queue = move |(number, _): &(&u16, &ClientId)| self.queue_of(**number) == queue;
+        self.owners.iter().filter(of_queue).map(|(_, owner)| *owner)
+    }
+
+    /// Whether a client may have a queue with those who have it: they see each other's packets.
+    fn may_join(&self, client: ClientId, queue: u16) -> bool {
+        let user = |client: ClientId| self.users.get(&client).copied().unwrap_or_default();
+        self.owners_of(queue).all(|owner| user(owner) == user(client))
+    }
+
+    /// Whether a client may be given a queue that has no owner by its own number: not if it shares it already.
+    fn may_get(&self, client: ClientId, queue: u16) -> bool {
+        self.may_join(client, queue) && !self.owners_of(queue).any(|owner| owner == client)
+    }
+
+    /// Whether a client that has no queue could not share one, as all are other users'.
+    pub(super) fn is_kept_apart(&self, client: ClientId) -> bool {
+        self.places > 1 && !(0..self.count.min(QUEUES_MAX)).any(|queue| self.may_join(client, queue))
     }
 
     /// `client` wants queues, now and later.
@@ -87,7 +160,8 @@ impl QueueTable {
 
     /// `client` has these, and serves them, by a killed broker; returns those of which nobody else is the owner by now.
     pub(super) fn take_back(&mut self, client: ClientId, queues: &[u16], now: Instant) -> Vec<u16> {
-        let is_free = |queue: &&u16| **queue < self.count.min(QUEUES_MAX) && !self.owners.contains_key(queue);
+        let limit = if self.places > 1 { QUEUES_MAX } else { self.count.min(QUEUES_MAX) };
+        let is_free = |queue: &&u16| **queue < limit && !self.owners.contains_key(queue);
         let own: Vec<u16> = queues.iter().filter(is_free).copied().collect();
         for &queue in &own {
             self.owners.insert(queue, client);
@@ -152,7 +226,7 @@ impl QueueTable {
 
     /// Deals out again what is to be opened anew, to its owners; and what is free: to each client without a queue one, in the order in
     /// which they asked, but first to who listens where the queue's last owner did; once that has settled, the rest to those who have
-    /// the fewest. `listens` says whether a client has one of these listeners.
+    /// the fewest. Who has none then shares one, if it may. `listens` says whether a client has one of these listeners.
     pub(super) fn deal(
         &mut self,
         listens: &dyn Fn(ClientId, &BTreeSet<u64>) -> bool,
@@ -169,12 +243,30 @@ impl QueueTable {
             let successor = self
                 .bequeathed
                 .get(&queue)
-                .and_then(|listeners| self.without_queue().find(|client| listens(*client, listeners)));
-            let Some(client) = successor.or_else(|| self.next_owner(now)) else { continue };
+                .and_then(|listeners| self.without_queue().find(|client| listens(*client, listeners)))
+                .filter(|client| self.may_join(*client, queue));
+            let Some(client) = successor.or_else(|| self.next_owner(queue, now)) else { continue };
             self.owners.insert(queue, client);
             dealt.entry(client).or_default().push(queue);
         }
+        for client in self.without_queue().collect::<Vec<_>>() {
+            let Some(number) = self.place_beside_others(client) else { continue };
+            self.owners.insert(number, client);
+            dealt.entry(client).or_default().push(number);
+        }
         dealt.into_iter().collect()
+    }
+
+    /// The number by which a client can share a queue: that of the fewest.
+    fn place_beside_others(&self, client: ClientId) -> Option<u16> {
+        let is_free = |number: &u16| !self.owners.contains_key(number) && !self.blocked.contains_key(number);
+        let places = (0..self.count.min(QUEUES_MAX)).filter_map(|queue| {
+            let others = self.owners_of(queue).count();
+            let may_join = others > 0 && self.may_join(client, queue);
+            let number = may_join.then(|| self.other_numbers(queue).find(is_free))??;
+            Some((others, number))
+        });
+        places.min_by_key(|(others, _)| *others).map(|(_, number)| number)
     }
 
     fn free(&self) -> Vec<u16> {
@@ -188,9 +280,10 @@ impl QueueTable {
         self.attached.iter().copied().filter(|client| self.owned(*client).next().is_none())
     }
 
-    /// The client that gets the next queue, if it is reserved for none.
-    fn next_owner(&self, now: Instant) -> Option<ClientId> {
-        let poorest = self.attached.iter().copied().min_by_key(|client| self.owned(*client).count())?;
+    /// The client that gets this queue, if it is reserved for none.
+    fn next_owner(&self, queue: u16, now: Instant) -> Option<ClientId> {
+        let candidates = self.attached.iter().copied().filter(|client| self.may_get(*client, queue));
+        let poorest = candidates.min_by_key(|client| self.owned(*client).count())?;
         (self.owned(poorest).next().is_none() || now >= self.settled_at).then_some(poorest)
     }
 
@@ -201,7 +294,8 @@ impl QueueTable {
 
     /// How many queues have an owner.
     pub(super) fn taken(&self) -> u16 {
-        self.owners.len() as u16 // At most QUEUES_MAX.
+        let taken: BTreeSet<u16> = self.owners.keys().map(|number| self.queue_of(*number)).collect();
+        taken.len() as u16 // At most QUEUES_MAX.
     }
 
     /// The queues that `client` serves.
@@ -211,7 +305,7 @@ impl QueueTable {
 
     /// Whether whatever arrives arrives at `client`.
     pub(super) fn is_whole(&self, client: ClientId) -> bool {
-        self.count > 0 && (0..self.count).all(|queue| self.owners.get(&queue) == Some(&client))
+        self.count > 0 && (0..self.count).all(|queue| self.owners_of(queue).any(|owner| owner == client))
     }
 
     /// Whether any client has asked for queues.
@@ -223,7 +317,7 @@ impl QueueTable {
     /// When to deal again though nothing happened.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let unblocked = self.blocked.values().min().copied();
-        let waits = !self.attached.is_empty() && !self.free().is_empty();
+        let waits = self.free().iter().any(|queue| self.attached.iter().any(|it| self.may_get(*it, *queue)));
         let settled = waits.then_some(self.settled_at);
         unblocked.into_iter().chain(settled).min()
     }
@@ -351,6 +445,78 @@ mod tests {
         table.reopen();
         table.detach(B, &BTreeSet::new(), at(400));
         assert_eq!(table.deal(&nowhere, at(400)), [(C, vec![0])], "who has gone gets nothing");
+    }
+
+    /// A table of so many queues that eight processes can share each.
+    fn shareable(count: u16) -> QueueTable {
+        let mut table = table(count);
+        table.set_places(8);
+        table
+    }
+
+    #[test]
+    fn who_finds_no_queue_free_shares_one_at_once() {
+        let mut table = shareable(1);
+        [A, B, C].into_iter().for_each(|client| table.attach(client, at(0)));
+        assert_eq!(table.deal(&nowhere, at(0)), [(A, vec![0]), (B, vec![63]), (C, vec![62])]);
+        assert_eq!([0, 63, 62].map(|number| table.shared_queue(number)), [Some(0); 3]);
+        assert!([A, B, C].into_iter().all(|client| table.is_whole(client)), "each gets all that is its own");
+        assert_eq!((table.taken(), table.poll_timeout()), (1, None));
+        table.detach(B, &BTreeSet::new(), at(1));
+        table.attach(B, at(2));
+        assert_eq!(table.deal(&nowhere, at(2)), [(B, vec![63])]);
+    }
+
+    #[test]
+    fn sharers_spread_over_the_queues_and_nobody_who_has_one_gets_a_second_beside_others() {
+        let mut table = shareable(2);
+        let clients: Vec<ClientId> = (1..=5).map(ClientId).collect();
+        clients.iter().for_each(|client| table.attach(*client, at(0)));
+        let dealt: Vec<Vec<u16>> =
+            table.deal(&nowhere, at(0)).into_iter().map(|(_, numbers)| numbers).collect();
+        assert_eq!(dealt, [[0], [1], [63], [62], [61]]);
+        assert_eq!([63, 62, 61].map(|number| table.queue_of(number)), [0, 1, 0]);
+        assert!(!table.is_whole(A), "its connections may get answers by the other queue");
+        assert_eq!(table.deal(&nowhere, at(1000)), []);
+    }
+
+    #[test]
+    fn there_are_so_many_places_and_then_who_comes_waits() {
+        let mut table = shareable(1);
+        (1..=9).for_each(|client| table.attach(ClientId(client), at(0)));
+        let dealt = table.deal(&nowhere, at(0));
+        assert_eq!(dealt.len(), 8);
+        assert_eq!(table.deal(&nowhere, at(1000)), []);
+        assert_eq!(table.poll_timeout(), None);
+        table.detach(ClientId(3), &BTreeSet::new(), at(1001));
+        assert_eq!(table.deal(&nowhere, at(1001)), [(ClientId(9), vec![62])]);
+    }
+
+    #[test]
+    fn users_do_not_share() {
+        let mut table = shareable(1);
+        table.set_user(B, 1000);
+        [A, B, C].into_iter().for_each(|client| table.attach(client, at(0)));
+        assert_eq!(table.deal(&nowhere, at(0)), [(A, vec![0]), (C, vec![63])]);
+        assert!(table.is_kept_apart(B) && !table.is_kept_apart(C));
+        table.detach(A, &BTreeSet::new(), at(1));
+        assert_eq!(table.deal(&nowhere, at(5000)), [], "it has the queue already");
+        assert_eq!(table.poll_timeout(), None);
+        table.detach(C, &BTreeSet::new(), at(6000));
+        assert_eq!(table.deal(&nowhere, at(6000)), [(B, vec![0])]);
+    }
+
+    #[test]
+    fn a_queue_that_cannot_be_lent_is_not_tried_by_its_other_numbers() {
+        let mut table = shareable(1);
+        table.attach(A, at(0));
+        table.deal(&nowhere, at(0));
+        table.block(&[0], at(20));
+        table.attach(B, at(1));
+        assert_eq!(table.deal(&nowhere, at(1)), []);
+        assert_eq!(table.deal(&nowhere, at(20)), [(A, vec![0]), (B, vec![63])]);
+        table.block(&[63], at(40));
+        assert_eq!(table.deal(&nowhere, at(21)), [(B, vec![62])], "its last process is not gone yet");
     }
 
     #[test]

@@ -40,9 +40,15 @@ impl Broker {
         let zero_copy = self.zero_copy || self.is_as_privileged(client);
         let Some(connection) = self.connections.get(&client) else { return };
         let owner = QueueOwner { secret: connection.key.0, user: connection.user };
+        let shared =
+            queues.first().and_then(|number| Some((self.registry.shared_queue(link, *number)?, *number)));
         let Some(port) = self.port(link) else { return };
         let Some(open) = &mut port.open else { return };
-        match open.path.lend(&queues, open.frame_size, zero_copy, owner) {
+        let lent = match shared {
+            Some(place) => open.path.share(place, open.frame_size, zero_copy, owner),
+            None => open.path.lend(&queues, open.frame_size, zero_copy, owner),
+        };
+        match lent {
             Ok(lent) => {
                 let is_kept = open.path.is_kept();
                 self.registry.on_lent(link, &queues);

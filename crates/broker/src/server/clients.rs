@@ -80,6 +80,7 @@ impl Broker {
         raise_descriptor_limit();
         let key = Key(random_numbers().ok()?);
         let client = self.registry.add_client();
+        self.registry.set_user(client, user);
         let connection = Connection::new(socket, pidfd, (pid, user), key);
         let watched = watch(&self.epoll, connection.socket(), token::socket(client), EventFlags::IN);
         let process = connection.pidfd.as_ref();

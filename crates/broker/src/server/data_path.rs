@@ -1,12 +1,13 @@
 //! The operations that the broker needs on an interface: steering packets, and lending queues.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use clock::Duration;
 use device_xdp::{
-    AttachMode, Flow, Lent, LentLayout, QueueOwner, Spare, SteeringOptions, SteeringProgram, XdpDevice,
-    XdpError, XdpOptions, queue_pairs,
+    AttachMode, Flow, Lent, LentLayout, QueueOwner, SharedQueue, Spare, SteeringOptions, SteeringProgram,
+    XdpDevice, XdpError, XdpOptions, queue_pairs,
 };
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
@@ -14,6 +15,8 @@ use steering::{Claim, ClaimTerms, Marks, Transport};
 
 use super::machine::memory_len;
 use super::pins::{Kept, Pins};
+use super::shares::User;
+use crate::protocol::QUEUES_MAX;
 use crate::registry::LinkNumber;
 
 /// How long claimed TCP waits for queues to be lent anew.
@@ -23,6 +26,9 @@ const KERNEL_FLOWS_MIN: usize = 1 << 16;
 const KERNEL_FLOWS_MAX: usize = 1 << 18;
 /// One for so many octets of the machine's memory. One takes about a hundred.
 const MEMORY_OF_A_FLOW: usize = 1 << 15;
+/// Processes that can share a queue: the memory for each, 4 MB, is there as soon as the queue is lent. With one place it takes as much as a
+/// queue that is not shared.
+const PLACES: u16 = 8;
 
 /// An interface whose packets we can take.
 pub(crate) trait DataPath: Send {
@@ -37,6 +43,16 @@ pub(crate) trait DataPath: Send {
     fn lend(
         &mut self,
         queues: &[u16],
+        frame_size: Option<u16>,
+        zero_copy: bool,
+        owner: QueueOwner,
+    ) -> Result<LentQueues, XdpError>;
+    /// How many processes can have each queue at a time, where there are so many queues.
+    fn places(&self, queues: u16) -> u16;
+    /// As `lend`, to one of the processes that may have a queue, by its own number: `(queue, number)`.
+    fn share(
+        &mut self,
+        place: (u16, u16),
         frame_size: Option<u16>,
         zero_copy: bool,
         owner: QueueOwner,
@@ -70,6 +86,8 @@ pub(crate) trait DataPath: Send {
         remote: SocketAddr,
         marks: Marks,
     ) -> Result<bool, XdpError>;
+    /// A TCP connection is no longer that process's which had it, of those that share a queue.
+    fn forget_shared_flow(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<(), XdpError>;
     /// Lets go of it as if by SIGKILL: what is kept goes on.
     fn leave(&mut self);
     /// What became of the interface's packets.
@@ -153,7 +171,7 @@ impl DataPaths for Xdp {
             Some(program) => program,
             None => SteeringProgram::attach(interface, self.steering())?,
         };
-        Ok(Box::new(XdpPath { program, device: self.device.clone(), spare: None }))
+        Ok(Box::new(XdpPath { program, device: self.device.clone(), spare: None, shared: BTreeMap::new() }))
     }
 
     fn queues(&self, interface: &str) -> Result<u16, XdpError> {
@@ -174,6 +192,59 @@ struct XdpPath {
     device: XdpOptions,
     /// For the queues that were busy when they were last asked for, in this way.
     spare: Option<(XdpOptions, Spare)>,
+    /// Queues that processes of one user have, or are about to.
+    shared: BTreeMap<u16, Shared>,
+}
+
+struct Shared {
+    queue: SharedQueue,
+    /// What it was made with.
+    options: XdpOptions,
+    /// The user whose processes share it.
+    user: User,
+}
+
+impl XdpPath {
+    fn options(&self, frame_size: Option<u16>, zero_copy: bool) -> XdpOptions {
+        XdpOptions {
+            frame_size: frame_size.or(self.device.frame_size),
+            zero_copy: zero_copy && self.device.zero_copy,
+            ..self.device.clone()
+        }
+    }
+
+    /// A queue for processes of a user, with memory that nobody else's have had.
+    fn prepare_shared(&mut self, queue: u16, user: User, options: &XdpOptions) -> Result<(), XdpError> {
+        let not_shared = || XdpError::NotShared { interface: self.program.interface().to_owned(), queue };
+        let is_stale = |it: &Shared| it.queue.is_unused() && (it.user != user || it.options != *options);
+        if self.shared.get(&queue).is_some_and(is_stale) {
+            self.shared.remove(&queue);
+        }
+        if self.shared.get(&queue).is_some_and(|it| it.user != user) {
+            return Err(not_shared());
+        }
+        if !self.shared.contains_key(&queue) {
+            if self.program.is_shared(queue) {
+                return Err(not_shared()); // By processes of a broker that was killed: it had what binds more sockets.
+            }
+            let made = self.make_shared(queue, options)?;
+            self.shared.insert(queue, Shared { queue: made, options: options.clone(), user });
+        }
+        Ok(())
+    }
+}
+
+impl XdpPath {
+    /// Memory for as many processes as may be locked.
+    fn make_shared(&self, queue: u16, options: &XdpOptions) -> Result<SharedQueue, XdpError> {
+        let mut places = PLACES;
+        loop {
+            match SharedQueue::create(&self.program, queue, places, options) {
+                Err(XdpError::Memory { .. }) if places > 1 => places /= 2,
+                made => return made,
+            }
+        }
+    }
 }
 
 impl DataPath for XdpPath {
@@ -201,11 +272,7 @@ impl DataPath for XdpPath {
         zero_copy: bool,
         owner: QueueOwner,
     ) -> Result<LentQueues, XdpError> {
-        let options = XdpOptions {
-            frame_size: frame_size.or(self.device.frame_size),
-            zero_copy: zero_copy && self.device.zero_copy,
-            ..self.device.clone()
-        };
+        let options = self.options(frame_size, zero_copy);
         let mut spare = self.spare.take().filter(|(asked, _)| *asked == options).map(|(_, spare)| spare);
         let lent = XdpDevice::lend_with(&mut self.program, queues, &options, &mut spare);
         self.spare = spare.map(|spare| (options, spare));
@@ -214,16 +281,54 @@ impl DataPath for XdpPath {
         Ok(LentQueues { layout, memory, sockets })
     }
 
+    fn places(&self, queues: u16) -> u16 {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let are_enough = queues > 1 && usize::from(queues) >= cores;
+        if are_enough || !SharedQueue::is_possible(&self.program) {
+            return 1;
+        }
+        (QUEUES_MAX / queues.max(1)).clamp(1, PLACES)
+    }
+
+    fn share(
+        &mut self,
+        (queue, number): (u16, u16),
+        frame_size: Option<u16>,
+        zero_copy: bool,
+        owner: QueueOwner,
+    ) -> Result<LentQueues, XdpError> {
+        let options = self.options(frame_size, zero_copy);
+        self.prepare_shared(queue, owner.user, &options)?;
+        let XdpPath { program, shared, .. } = self;
+        let shared = shared.get_mut(&queue).expect("it was prepared just now");
+        let Lent { layout, memory, sockets } = shared.queue.lend(program, number)?;
+        program.set_owner(number, Some(owner))?;
+        Ok(LentQueues { layout, memory, sockets })
+    }
+
     fn begin_reopening(&mut self) -> Result<(), XdpError> {
         self.program.set_reopening(REOPEN_MAX)
     }
 
     fn remove_queue(&mut self, queue: u16) -> Result<(), XdpError> {
-        self.program.remove_queue(queue)?;
-        self.program.set_owner(queue, None)
+        let XdpPath { program, shared, .. } = self;
+        match shared.iter_mut().find(|(_, it)| it.queue.has(queue)) {
+            Some((&of, it)) => {
+                it.queue.withdraw(program, queue)?;
+                if it.queue.is_unused() {
+                    shared.remove(&of); // The next processes get fresh memory.
+                }
+            }
+            None if program.forget_sharer(queue)? => {}
+            None => program.remove_queue(queue)?,
+        }
+        program.set_owner(queue, None)
     }
 
     fn is_free(&mut self, queue: u16) -> bool {
+        if let Some(has_ended) = self.program.has_ended(queue) {
+            return has_ended;
+        }
         let least = XdpOptions {
             ring_entries: 512,
             frames_per_queue: 256,
@@ -267,6 +372,10 @@ impl DataPath for XdpPath {
         marks: Marks,
     ) -> Result<bool, XdpError> {
         self.program.add_awaited_flow(flow(local, remote), marks)
+    }
+
+    fn forget_shared_flow(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<(), XdpError> {
+        self.program.forget_shared_flow(flow(local, remote))
     }
 
     fn counters(&self) -> Vec<(String, u64)> {

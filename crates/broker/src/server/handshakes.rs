@@ -6,6 +6,7 @@
 //! again, until the queue has its next owner. That owner learns of the handshake before it gets packets.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
 use clock::{Duration, Instant};
 use steering::QueueSet;
@@ -38,6 +39,19 @@ pub(super) struct Kept {
 }
 
 impl Handshakes {
+    /// Whether a client is to go on with the handshake of these ends.
+    pub(super) fn was_told(
+        &self,
+        client: ClientId,
+        (local, remote): (SocketAddr, SocketAddr),
+        now: Instant,
+    ) -> bool {
+        let is_it = |kept: &&Kept| {
+            (kept.handshake.local, kept.handshake.remote) == (local, remote) && now < kept.since + PATIENCE
+        };
+        self.0.iter().filter(is_it).any(|kept| kept.told.contains(&client))
+    }
+
     pub(super) fn expire(&mut self, now: Instant) {
         self.0.retain(|kept| now < kept.since + PATIENCE);
     }

@@ -68,12 +68,16 @@ impl Broker {
             Change::Attached => {
                 let (view, mode) = (open.view.clone(), open.path.describe());
                 let (claims, owners) = (open.path.claims(), open.path.owners());
+                let places = open.path.places(view.queues);
                 self.registry.on_attached(link, view, now);
+                self.registry.set_places(link, places);
                 self.take_over_left(link, &claims, &owners, now);
                 self.notices.push(Notice::Attached { interface, mode });
             }
             Change::Queues => {
+                let places = open.path.places(open.view.queues);
                 self.registry.on_view(link, open.view.clone());
+                self.registry.set_places(link, places);
                 self.tell_ways_changed(now); // Some may lead by queues of others.
             }
             Change::Addresses => {

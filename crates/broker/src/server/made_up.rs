@@ -76,6 +76,8 @@ impl Maps {
 
 struct MadeUp {
     queues: u16,
+    /// Processes that can share one.
+    places: u16,
     log: Log,
     maps: Maps,
 }
@@ -86,7 +88,7 @@ pub(super) fn setup(queues: u16, log: &Log, family: Family, profile: Profile) ->
         socket: listen_anywhere().expect("there are sockets"),
         interfaces: vec![(0, "lo".to_owned())],
         is_successor: false,
-        paths: Box::new(MadeUp { queues, log: log.clone(), maps: Maps::default() }),
+        paths: Box::new(MadeUp { queues, places: 1, log: log.clone(), maps: Maps::default() }),
         family,
         options: Options { spin_us: 20, gather_us: 30, mss_clamp: None, verbose: false, profile },
         observed_in: None,
@@ -94,12 +96,19 @@ pub(super) fn setup(queues: u16, log: &Log, family: Family, profile: Profile) ->
     }
 }
 
+/// The same at an interface of which so many processes can share each queue.
+#[cfg(test)]
+pub(super) fn setup_shared(queues: u16, places: u16, log: &Log, family: Family) -> Setup {
+    let made_up = MadeUp { queues, places, log: log.clone(), maps: Maps::default() };
+    Setup { paths: Box::new(made_up), ..setup(queues, log, family, all()) }
+}
+
 /// The same at an interface with such maps; with a name, in the place of the killed broker of that name.
 #[cfg(test)]
 pub(super) fn setup_with(maps: &Maps, killed: Option<&str>, queues: u16, family: Family) -> Setup {
     let log = Log::default();
     let mut setup = setup(queues, &log, family, all());
-    setup.paths = Box::new(MadeUp { queues, log, maps: maps.clone() });
+    setup.paths = Box::new(MadeUp { queues, places: 1, log, maps: maps.clone() });
     if let Some(name) = killed {
         // A helper closes the socket of the one that is gone.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
@@ -129,7 +138,8 @@ pub(super) fn all() -> Profile {
 
 impl DataPaths for MadeUp {
     fn open(&self, _interface: &str, _link: LinkNumber) -> Result<Box<dyn DataPath>, XdpError> {
-        Ok(Box::new(MadeUp { queues: self.queues, log: self.log.clone(), maps: self.maps.clone() }))
+        let MadeUp { queues, places, .. } = *self;
+        Ok(Box::new(MadeUp { queues, places, log: self.log.clone(), maps: self.maps.clone() }))
     }
 
     fn queues(&self, _interface: &str) -> Result<u16, XdpError> {
@@ -178,8 +188,24 @@ impl DataPath for MadeUp {
             partial_checksums: true,
             busy_poll: false,
             bulk_lane: false,
+            place: None,
         };
         Ok(LentQueues { layout, memory: any(), sockets: queues.iter().map(|_| any()).collect() })
+    }
+
+    fn places(&self, _queues: u16) -> u16 {
+        self.places
+    }
+
+    fn share(
+        &mut self,
+        (queue, number): (u16, u16),
+        frame_size: Option<u16>,
+        zero_copy: bool,
+        owner: QueueOwner,
+    ) -> Result<LentQueues, XdpError> {
+        self.log.note(format!("share {queue} as {number}"));
+        self.lend(&[number], frame_size, zero_copy, owner)
     }
 
     fn is_free(&mut self, queue: u16) -> bool {
@@ -233,6 +259,11 @@ impl DataPath for MadeUp {
     ) -> Result<bool, XdpError> {
         self.log.note(format!("awaited {}", remote.port()));
         Ok(remote.port() != OF_THE_KERNEL)
+    }
+
+    fn forget_shared_flow(&mut self, _local: SocketAddr, remote: SocketAddr) -> Result<(), XdpError> {
+        self.log.note(format!("forgotten {}", remote.port()));
+        Ok(())
     }
 
     fn counters(&self) -> Vec<(String, u64)> {

@@ -217,6 +217,13 @@ impl Port {
         }
     }
 
+    /// Has the next packet of a TCP connection choose anew who gets it of those that share its queue.
+    pub(super) fn forget_shared_flow(&mut self, local: SocketAddr, remote: SocketAddr) {
+        if let Some(Err(error)) = self.open.as_mut().map(|open| open.path.forget_shared_flow(local, remote)) {
+            self.fail(&error);
+        }
+    }
+
     /// When to attach again.
     pub(super) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         (self.is_wanted() && self.not_before > now).then_some(self.not_before)

@@ -25,6 +25,9 @@ impl Broker {
         if !self.registry.covers(client, Transport::Tcp, local) {
             return Err(Refusal::NoSuchClaim);
         }
+        if self.handshakes.was_told(client, (local, remote), now) {
+            return done(Ok(())); // It learns of it by a message that it has not read yet, and the peer goes on when nothing answers.
+        }
         let asked = self.registry.siblings(client, local);
         if asked.is_empty() {
             return Err(Refusal::Alone);

@@ -1,5 +1,7 @@
 //! The broker's state, for `sidestep status`.
 
+use std::collections::BTreeSet;
+
 use clock::Instant;
 use serde::{Deserialize, Serialize};
 use steering::QueueSet;
@@ -7,7 +9,7 @@ use steering::QueueSet;
 use super::broker::Broker;
 use super::connection::Connection;
 use super::port::Port;
-use crate::protocol::{News, ProgramReport, Purpose, Transport};
+use crate::protocol::{News, ProgramReport, Purpose, QUEUES_MAX, Transport};
 use crate::registry::{ClientId, Scope, Shadow};
 
 /// Everything.
@@ -48,6 +50,9 @@ pub struct ProgramStatus {
     pub program: String,
     /// Whether it wants a queue and has none: all are other processes'.
     pub waits: bool,
+    /// Whether that is so because those who share queues are other users' processes.
+    #[serde(default)]
+    pub is_kept_apart: bool,
     /// Whether it has forbidden itself system calls (seccomp(2)): then its sockets are the kernel's.
     pub is_confined: bool,
     /// Queues that it serves, by interface.
@@ -123,7 +128,9 @@ impl Broker {
         let program = connection.program.clone()?;
         let queues = self.ports.iter().filter_map(|port| {
             let served = self.registry.queues_of(client, port.link);
-            let queues: Vec<u16> = (0..64).filter(|queue| served.bits() >> queue & 1 == 1).collect();
+            let numbers = (0..QUEUES_MAX).filter(|number| served.bits() >> number & 1 == 1);
+            let queues: BTreeSet<u16> = numbers.map(|it| self.registry.queue_of(port.link, it)).collect();
+            let queues: Vec<u16> = queues.into_iter().collect();
             (!queues.is_empty()).then(|| (port.name.clone(), queues))
         });
         let claims = self.registry.claims(client).map(|(_, shadow, draining)| ClaimStatus {
@@ -138,6 +145,7 @@ impl Broker {
         Some(ProgramStatus {
             pid: connection.pid,
             waits: self.registry.waits(client),
+            is_kept_apart: self.registry.is_kept_apart(client),
             is_confined,
             queues: queues.collect(),
             profile: self.options.profile.reason.clone(),

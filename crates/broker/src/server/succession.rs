@@ -122,7 +122,7 @@ impl Broker {
             return Err(Refusal::NoSuchClaim);
         }
         let (queues, listeners) =
-            (self.registry.queues_owned(client, link), self.registry.listeners_at(client, local));
+            (self.registry.queues_met(client, link), self.registry.listeners_at(client, local));
         if queues == QueueSet::NONE || listeners.is_empty() {
             return Err(Refusal::NotYours);
         }
@@ -138,6 +138,13 @@ impl Broker {
         }
         self.registry.await_flow(local, now + HANDSHAKE_PATIENCE, now);
         self.handshakes.0.push(Kept { handshake, user, queues, listeners, since: now, told: Vec::new() });
+        if let Some(port) = self.port(link) {
+            port.forget_shared_flow(local, remote);
+        }
+        // Who shares the queue gets its packets as soon as this client is gone.
+        for sharer in self.registry.siblings(client, local) {
+            self.offer_handshakes(sharer, now);
+        }
         Ok(())
     }
 

@@ -9,7 +9,6 @@ use broker::protocol::{
     Welcome,
 };
 use clock::{Duration, Instant};
-use device_xdp::XdpDevice;
 use stack::{Handshake, Hop, LateSegment, LinkHeader, LinkId, RouteClamp, SourceFilter, Stray};
 use transit::{Established, SocketKind};
 use wire::{MacAddress, VlanTag};
@@ -109,14 +108,9 @@ impl Brokered {
         let queues = granted.grant.queues;
         let index = granted.grant.interface.index;
         // A queue that cannot be mapped stays silent until the process ends, and the kernel's sockets continue.
-        if let Ok(device) = XdpDevice::adopt(granted.grant.layout, granted.memory, granted.sockets) {
+        if let Ok(device) = device_xdp::adopt(granted.grant.layout, granted.memory, granted.sockets) {
             self.granted.push((link, queues));
-            self.incidents.push_back(Incident::Granted {
-                link,
-                index,
-                device: Box::new(device),
-                descriptors,
-            });
+            self.incidents.push_back(Incident::Granted { link, index, device, descriptors });
             let filters = granted.grant.sources.into_iter().map(filter_of).collect();
             self.incidents.push_back(Incident::Sources(link, filters));
         }

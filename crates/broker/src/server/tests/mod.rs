@@ -28,7 +28,7 @@ use rustix::net::{
 use super::broker::Broker;
 use super::family::Family;
 use super::handle::{self, Handle};
-use super::made_up::{Log, Maps, OF_THE_KERNEL, all, setup, setup_with};
+use super::made_up::{Log, Maps, OF_THE_KERNEL, all, setup, setup_shared, setup_with};
 use super::turns::Setup;
 use crate::client::{Client, ClientError, Event};
 use crate::protocol::{
@@ -63,6 +63,16 @@ impl Served {
         let log = Log::default();
         let setup =
             Setup { observed_in: observed_in.map(Path::to_owned), ..setup(queues, &log, family, profile) };
+        Served::start(setup, log)
+    }
+
+    /// At an interface of which so many processes can share each queue.
+    fn shared(queues: u16, places: u16) -> Served {
+        let (log, family) = (Log::default(), Family { head: std::process::id(), group: None });
+        Served::start(setup_shared(queues, places, &log, family), log)
+    }
+
+    fn start(setup: Setup, log: Log) -> Served {
         let broker = Broker::open(setup, clock::Instant::ZERO).unwrap();
         let name = broker.name().to_owned();
         Served { name, log, handle: Some(handle::start(broker, false).unwrap()) }

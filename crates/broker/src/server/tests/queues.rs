@@ -96,3 +96,40 @@ fn only_who_has_the_brokers_privileges_sees_all_packets_of_a_queue() {
     assert!(served.log.has("lend [0] in zero-copy mode"));
     assert!(served.log.has("lend [1]") && !served.log.has("lend [1] in zero-copy mode"));
 }
+
+#[test]
+fn processes_of_one_user_share_a_queue_and_each_has_a_number() {
+    let served = Served::shared(1, 3);
+    let mut clients: Vec<Client> = (0..4).map(|_| served.connect()).collect();
+    let numbers: Vec<Vec<u16>> = clients
+        .iter_mut()
+        .flat_map(|client| client.attach().unwrap().granted)
+        .map(|granted| {
+            assert!(granted.grant.all_queues_yours);
+            granted.grant.queues
+        })
+        .collect();
+    assert_eq!(numbers, [[0], [63], [62]]);
+    assert!(served.log.has("share 0 as 0") && served.log.has("share 0 as 62"));
+    clients.remove(1);
+    let Event::QueueGranted(granted) = next_event(&mut clients[2]) else { panic!("something else") };
+    assert_eq!(granted.grant.queues, [63]);
+    assert!(served.log.has("remove 63"));
+}
+
+#[test]
+fn who_is_another_user_gets_the_queue_when_all_sharers_have_gone() {
+    if !rustix::process::geteuid().is_root() {
+        return lab::skip("needs root to change users");
+    }
+    let served = Served::shared(1, 8);
+    let (mut own, mut others) = (served.connect(), as_user(4242, || served.connect()));
+    let mut second = served.connect();
+    assert_eq!(own.attach().unwrap().granted[0].grant.queues, [0]);
+    assert_eq!(others.attach().unwrap().without, [(0, Refusal::NoFreeQueue)]);
+    assert_eq!(second.attach().unwrap().granted[0].grant.queues, [63]);
+    drop(own);
+    drop(second);
+    let Event::QueueGranted(granted) = next_event(&mut others) else { panic!("something else") };
+    assert_eq!(granted.grant.queues, [0]);
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only */
+//
+// Which of several sockets on one queue gets a packet.
+
+#pragma once
+
+#include "headers.bpf.h"
+#include "maps.bpf.h"
+
+// Shared with user space: `PLACES_MAX`.
+#define SHARERS_MAX 16
+
+static __always_inline __u64 mix(__u64 value)
+{
+	value *= 0x9e3779b97f4a7c15;
+	value ^= value >> 32;
+	value *= 0xd6e8feb86659fd93;
+	return value ^ value >> 32;
+}
+
+// The same for every packet of a connection, and for errors about it.
+static __always_inline __u64 hash_flow(const struct packet *packet, __u64 secret)
+{
+	__u64 hash = secret;
+
+	for (int word = 0; word < 4; word++) {
+		hash = mix(hash ^ ((__u64)packet->key.address[word] << 32 | packet->remote[word]));
+	}
+	return mix(hash ^ ((__u64)packet->key.port << 16 | packet->remote_port));
+}
+
+static __always_inline __u32 lowest(__u64 numbers)
+{
+	__u32 number = 0;
+
+	if (!(numbers & 0xffffffff)) {
+		number += 32;
+		numbers >>= 32;
+	}
+	if (!(numbers & 0xffff)) {
+		number += 16;
+		numbers >>= 16;
+	}
+	if (!(numbers & 0xff)) {
+		number += 8;
+		numbers >>= 8;
+	}
+	if (!(numbers & 0xf)) {
+		number += 4;
+		numbers >>= 4;
+	}
+	if (!(numbers & 0x3)) {
+		number += 2;
+		numbers >>= 2;
+	}
+	return number + !(numbers & 1);
+}
+
+// The number that has most to do with the flow: when one comes or goes, only its own flows change hands (rendezvous hashing). Apart from the
+// rest, and global, as `classify_unreadable`.
+__noinline __u32 choose_by_hash(__u64 numbers, __u64 hash)
+{
+	__u32 chosen = 0;
+	__u64 best = 0;
+
+	for (int looked_at = 0; looked_at < SHARERS_MAX; looked_at++) {
+		__u32 number;
+		__u64 weight;
+
+		if (!numbers)
+			break;
+		number = lowest(numbers);
+		numbers &= numbers - 1;
+		weight = mix(hash ^ (number + 1)) | 1;
+		if (weight > best) {
+			best = weight;
+			chosen = number;
+		}
+	}
+	return chosen;
+}
+
+static __always_inline void note_sharer(const struct packet *packet, __u32 number)
+{
+	struct flow_key flow = flow_of(packet);
+
+	bpf_map_update_elem(&shared_flows, &flow, &number, BPF_ANY);
+}
+
+// Of several who have claimed a packet, the one that has its connection, or gets it.
+static __always_inline __u32 choose_of_several(const struct packet *packet, __u64 numbers, __u64 secret)
+{
+	struct flow_key flow = flow_of(packet);
+	__u32 *noted = bpf_map_lookup_elem(&shared_flows, &flow);
+	__u32 number;
+
+	if (noted && *noted < QUEUES_LENT_MAX && (numbers >> *noted) & 1)
+		return *noted;
+	number = choose_by_hash(numbers, hash_flow(packet, secret));
+	if (is_tcp_segment(packet))
+		note_sharer(packet, number);
+	return number;
+}
+
+// The entry of `xsks` that a packet of a shared queue is for; NO_SOCKET if the claim is nobody's who shares it. Who is alone keeps the
+// connections that begin then when others come.
+static __always_inline __u32 choose_sharer(const struct packet *packet, const struct claim_terms *terms,
+					   const struct sharers *sharers)
+{
+	__u64 numbers = sharers->numbers & terms->queues;
+	__u32 number;
+
+	if (!numbers)
+		return NO_SOCKET;
+	if (numbers & (numbers - 1))
+		return SHARER(choose_of_several(packet, numbers, sharers->secret));
+	number = lowest(numbers);
+	if (packet->begins)
+		note_sharer(packet, number);
+	return SHARER(number);
+}

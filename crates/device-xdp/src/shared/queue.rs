@@ -1,0 +1,183 @@
+//! A queue that several processes can have: what the privileged process keeps of it.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use frame::Region;
+
+use super::area::{Area, PLACES_MAX};
+use crate::lane::Lane;
+use crate::lending::{Lent, LentLayout, check_ring_entries};
+use crate::options::{FRAMES_PER_QUEUE, Resolved};
+use crate::sockets::{bind_error, bulk_lane, create_socket_with, register};
+use crate::syscalls::{self, BindMode, RingKind};
+use crate::{AttachMode, CopyMode, SteeringProgram, XdpError, XdpMode, XdpOptions, xsk};
+
+/// From this version of Linux on, two sockets of one queue may receive at a time in generic mode: earlier ones corrupt the fill ring.
+const GENERIC_SINCE: (u32, u32) = (6, 15);
+
+/// One queue of an interface for several processes.
+///
+/// All processes with the queue must end before it can be anybody else's. Dropping this value makes it no longer possible to lend it;
+/// processes that have it keep it.
+#[derive(Debug)]
+pub struct SharedQueue {
+    queue: u16,
+    options: Resolved,
+    slots: u32,
+    memory: OwnedFd,
+    area: OwnedFd,
+    /// Has the memory, the fill and the completion ring, and gets no packets.
+    anchor: OwnedFd,
+    is_bound: bool,
+    places: Vec<Place>,
+    places_max: u16,
+}
+
+#[derive(Debug)]
+struct Place {
+    /// What the steering program calls whoever has the place.
+    number: u16,
+    /// With the rings of the place, whoever has it.
+    socket: OwnedFd,
+    is_lent: bool,
+}
+
+impl SharedQueue {
+    /// Whether the kernel can have several sockets receive on one queue where `program` sits.
+    pub fn is_possible(program: &SteeringProgram) -> bool {
+        program.mode() == AttachMode::Native || syscalls::kernel_version() >= GENERIC_SINCE
+    }
+
+    /// Makes memory for `places` processes, 1 to [`PLACES_MAX`], that are to share a queue. It is not theirs before the first
+    /// [`SharedQueue::lend`].
+    pub fn create(
+        program: &SteeringProgram,
+        queue: u16,
+        places: u16,
+        options: &XdpOptions,
+    ) -> Result<SharedQueue, XdpError> {
+        check_ring_entries(options)?;
+        let places_max = places.clamp(1, PLACES_MAX);
+        let mut options = options.resolve(program.netdev())?;
+        options.force_copy |= program.mode() == AttachMode::Generic;
+        // The fill ring, and for each process what its own rings may hold while it is stopped.
+        let slots = options.frames_per_queue / 2 * (u32::from(places_max) + 1);
+        let slots = slots.clamp(*FRAMES_PER_QUEUE.start(), *FRAMES_PER_QUEUE.end());
+        let octets = slots as usize * usize::from(options.frame_size);
+        let no_memory = |source| XdpError::Memory { octets, source };
+        let region = Region::memfd(c"sidestep-umem", octets).map_err(no_memory)?;
+        // The kernel wants one more ring than those of the memory.
+        let anchor = create_socket_with(&options, &[RingKind::Fill, RingKind::Completion, RingKind::Rx])?;
+        register(anchor.as_fd(), &region, options.frame_size)?;
+        let memory = region.into_memfd().expect("it was made of a memfd");
+        let area = Area::create(slots).map_err(no_memory)?;
+        Ok(SharedQueue {
+            queue,
+            options,
+            slots,
+            memory,
+            area,
+            anchor,
+            is_bound: false,
+            places: Vec::new(),
+            places_max,
+        })
+    }
+
+    /// Makes a device for one more process, which the steering program calls `number`: below 64, and nobody else's on the interface.
+    /// [`crate::adopt`] takes it over. The program delivers to it from now on: claim the number afterwards.
+    ///
+    /// # Errors
+    /// `QueueBusy`: the queue is not free yet, or processes that have given up their places have not ended yet. `NotShared`: all places are
+    /// lent, or the NIC writes the packets, and does so for one process only.
+    pub fn lend(&mut self, program: &mut SteeringProgram, number: u16) -> Result<Lent, XdpError> {
+        let mode = self.bind(program)?;
+        if mode == CopyMode::ZeroCopy && self.places.iter().any(|place| place.is_lent) {
+            return Err(self.not_shared(program));
+        }
+        let (place, area) = self.find_place(program, number)?;
+        let socket = self.places[place].socket.as_fd();
+        program.register_sharer(self.queue, number, socket)?;
+        let copy = |fd: &OwnedFd| fd.try_clone().map_err(XdpError::system("dup"));
+        let (memory, socket) = (copy(&self.memory)?, copy(&self.places[place].socket)?);
+        let lane = bulk_lane(program, &self.options, mode);
+        let layout = LentLayout {
+            frames: self.slots,
+            bulk_lane: lane.is_some(),
+            place: Some(place as u16),
+            mode: XdpMode { attach: program.mode(), copy: mode },
+            ..LentLayout::new(program, &[self.queue], &self.options)
+        };
+        (self.places[place].number, self.places[place].is_lent) = (number, true);
+        let sockets = [socket].into_iter().chain(lane.map(Lane::into_socket)).chain([area]).collect();
+        Ok(Lent { layout, memory, sockets })
+    }
+
+    /// Delivers nothing more to this process, which has given its device up, or ended, or will. The next one in its place takes what it left.
+    pub fn withdraw(&mut self, program: &mut SteeringProgram, number: u16) -> Result<(), XdpError> {
+        let own = self.places.iter_mut().filter(|place| place.number == number);
+        own.for_each(|place| place.is_lent = false);
+        program.remove_sharer(self.queue, number)
+    }
+
+    /// Whether this process has a place.
+    pub fn has(&self, number: u16) -> bool {
+        self.places.iter().any(|place| place.number == number && place.is_lent)
+    }
+
+    /// Whether no process has a place.
+    pub fn is_unused(&self) -> bool {
+        !self.places.iter().any(|place| place.is_lent)
+    }
+
+    fn bind(&mut self, program: &SteeringProgram) -> Result<CopyMode, XdpError> {
+        if !self.is_bound {
+            let interface = program.netdev();
+            let mode = if self.options.force_copy { BindMode::Copy } else { BindMode::ZeroCopyIfPossible };
+            syscalls::bind(self.anchor.as_fd(), interface.index, u32::from(self.queue), mode)
+                .map_err(|error| bind_error(&interface.name, self.queue, error))?;
+            self.is_bound = true;
+        }
+        xsk::copy_mode(self.anchor.as_fd())
+    }
+
+    /// A place that nobody has, rather the one that had the number before; and what its process maps the area by.
+    fn find_place(&mut self, program: &SteeringProgram, number: u16) -> Result<(usize, OwnedFd), XdpError> {
+        let busy = || XdpError::QueueBusy { interface: program.interface().to_owned(), queue: self.queue };
+        let mut free: Vec<usize> =
+            (0..self.places.len()).filter(|place| !self.places[*place].is_lent).collect();
+        free.sort_by_key(|place| self.places[*place].number != number);
+        for place in free {
+            match Area::enter(self.area.as_fd(), place as u8) {
+                Ok(area) => return Ok((place, area)),
+                // Its process has given it up, or was killed, and is not gone yet.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(XdpError::system("locking a place")(error)),
+            }
+        }
+        if self.places.len() >= usize::from(self.places_max) {
+            let are_all_lent = self.places.iter().all(|place| place.is_lent);
+            return Err(if are_all_lent { self.not_shared(program) } else { busy() });
+        }
+        let socket = self.open_place(program)?;
+        let place = self.places.len();
+        let area =
+            Area::enter(self.area.as_fd(), place as u8).map_err(XdpError::system("locking a place"))?;
+        self.places.push(Place { number, socket, is_lent: false });
+        Ok((place, area))
+    }
+
+    fn not_shared(&self, program: &SteeringProgram) -> XdpError {
+        XdpError::NotShared { interface: program.interface().to_owned(), queue: self.queue }
+    }
+
+    fn open_place(&self, program: &SteeringProgram) -> Result<OwnedFd, XdpError> {
+        let interface = program.netdev();
+        let socket = create_socket_with(&self.options, &[RingKind::Rx, RingKind::Tx])?;
+        let mode = BindMode::Shared(self.anchor.as_fd());
+        syscalls::bind(socket.as_fd(), interface.index, u32::from(self.queue), mode)
+            .map_err(|error| bind_error(&interface.name, self.queue, error))?;
+        Ok(socket)
+    }
+}

@@ -1,0 +1,198 @@
+//! Processes that share one queue. Needs root and AF_XDP; skipped otherwise.
+
+#[allow(dead_code)]
+mod echo;
+mod processes;
+#[allow(dead_code)]
+mod support;
+
+use std::net::{SocketAddr, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use device::Device;
+use device_xdp::{Lent, SharedQueue, SteeringOptions, SteeringProgram, XdpError, XdpOptions, adopt};
+use steering::{Claim, ClaimTerms, LocalAddress, QueueSet, Transport, VlanTags};
+
+use echo::Echo;
+use processes::adopter;
+use support::{Lab, lab};
+
+/// Longer than anything takes that comes at all, on a machine that does other work too.
+const PATIENCE: Duration = Duration::from_secs(60);
+const SERVER: &str = "10.77.0.1";
+
+/// Not a test by itself: the process that the tests lend a device to.
+#[test]
+fn adopter_of_a_device() {
+    processes::serve_if_asked();
+}
+
+fn attach(lab: &Lab, force_generic: bool) -> SteeringProgram {
+    lab.enter_server();
+    SteeringProgram::attach("vs", SteeringOptions { force_generic, ..SteeringOptions::default() }).unwrap()
+}
+
+fn claim(port: u16) -> Claim {
+    let local = LocalAddress { address: SERVER.parse().unwrap(), vlan: VlanTags::default() };
+    Claim { transport: Transport::Udp, local, port }
+}
+
+fn terms(numbers: &[u16]) -> ClaimTerms {
+    ClaimTerms { queues: QueueSet::from_iter(numbers.iter().copied()), ..ClaimTerms::default() }
+}
+
+/// Lends a place, which its last process may have to leave first.
+fn lend_patiently(queue: &mut SharedQueue, program: &mut SteeringProgram, number: u16) -> Lent {
+    let begin = Instant::now();
+    loop {
+        match queue.lend(program, number) {
+            Err(XdpError::QueueBusy { .. }) => assert!(begin.elapsed() < PATIENCE, "its process is gone"),
+            lent => return lent.unwrap(),
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn socket_to(port: u16, patience: Duration) -> UdpSocket {
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    socket.set_read_timeout(Some(patience)).unwrap();
+    socket.connect(SocketAddr::new(SERVER.parse().unwrap(), port)).unwrap();
+    socket
+}
+
+/// Whether `message` comes back.
+fn is_echoed(socket: &UdpSocket, message: &[u8]) -> bool {
+    socket.send(message).unwrap();
+    let mut answer = [0; 2048];
+    socket.recv(&mut answer).is_ok_and(|len| &answer[..len] == message)
+}
+
+fn assert_served(port: u16) {
+    // From a port of its own each; more than the rings hold.
+    for round in 0..3000u32 {
+        assert!(is_echoed(&socket_to(port, PATIENCE), &round.to_be_bytes()), "{port}: {round}");
+    }
+}
+
+/// Also with one of two killed at a time, by turns.
+fn each_gets_its_own(force_generic: bool) {
+    let Some(lab) = lab(1) else { return };
+    let mut program = attach(&lab, force_generic);
+    let mut queue = SharedQueue::create(&program, 0, 4, &XdpOptions::default()).unwrap();
+    let serve = |queue: &mut SharedQueue, program: &mut SteeringProgram, number| {
+        let (child, description) = adopter(lend_patiently(queue, program, number));
+        assert!(description.starts_with("vs queues 0, AF_XDP copy mode, "), "{description}");
+        child
+    };
+    let mut children = [0, 63].map(|number| serve(&mut queue, &mut program, number));
+    let ports = [(53, 0), (54, 63)];
+    for (port, number) in ports {
+        program.put_claim(claim(port), terms(&[number])).unwrap();
+    }
+    lab.in_client(|| ports.iter().for_each(|(port, _)| assert_served(*port)));
+    assert_eq!(program.counters().unwrap().redirected, 6000);
+
+    for (killed, other) in [(0, 1), (1, 0), (0, 1)] {
+        children[killed].kill().unwrap();
+        children[killed].wait().unwrap();
+        queue.withdraw(&mut program, ports[killed].1).unwrap();
+        lab.in_client(|| {
+            assert_served(ports[other].0);
+            let nobody = socket_to(ports[killed].0, Duration::from_millis(10));
+            assert!(!is_echoed(&nobody, b"is nobody there?"), "it is the kernel's");
+        });
+        children[killed] = serve(&mut queue, &mut program, ports[killed].1);
+        lab.in_client(|| ports.iter().for_each(|(port, _)| assert_served(*port)));
+    }
+    for child in &mut children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+#[test]
+fn two_processes_on_one_queue_get_what_each_has_claimed() {
+    each_gets_its_own(false);
+}
+
+#[test]
+fn two_processes_on_one_queue_get_what_each_has_claimed_in_generic_mode() {
+    each_gets_its_own(true);
+}
+
+#[test]
+fn of_several_that_claim_the_same_a_flow_has_one() {
+    const FLOWS: u64 = 200;
+    const MESSAGES: u64 = 5;
+    let Some(lab) = lab(1) else { return };
+    let mut program = attach(&lab, false);
+    let mut queue = SharedQueue::create(&program, 0, 4, &XdpOptions::default()).unwrap();
+    let numbers = [0, 62, 63];
+    let echoes: Vec<_> = numbers
+        .iter()
+        .map(|number| {
+            let Lent { layout, memory, sockets } = queue.lend(&mut program, *number).unwrap();
+            Echo::start(adopt(layout, memory, sockets).unwrap())
+        })
+        .collect();
+    program.put_claim(claim(53), terms(&numbers)).unwrap();
+    lab.in_client(|| {
+        let sockets: Vec<UdpSocket> = (0..FLOWS).map(|_| socket_to(53, PATIENCE)).collect();
+        for message in 0..MESSAGES {
+            sockets.iter().for_each(|socket| assert!(is_echoed(socket, &message.to_be_bytes())));
+        }
+    });
+    let counts: Vec<u64> = echoes.iter().map(|echo| echo.frames_by_queue()[0]).collect();
+    assert_eq!(counts.iter().sum::<u64>(), FLOWS * MESSAGES);
+    assert!(counts.iter().all(|count| *count > 0 && count.is_multiple_of(MESSAGES)), "{counts:?}");
+    for echo in echoes {
+        assert_eq!(echo.stop().counters().frames_held, 0);
+    }
+}
+
+#[test]
+fn a_place_is_another_processs_when_its_last_one_has_ended() {
+    let Some(lab) = lab(1) else { return };
+    let mut program = attach(&lab, false);
+    let mut queue = SharedQueue::create(&program, 0, 2, &XdpOptions::default()).unwrap();
+    let (mut first, _) = adopter(queue.lend(&mut program, 0).unwrap());
+    let (mut second, _) = adopter(queue.lend(&mut program, 63).unwrap());
+    queue.withdraw(&mut program, 0).unwrap();
+    assert!(
+        matches!(queue.lend(&mut program, 62), Err(XdpError::QueueBusy { .. })),
+        "it may write there yet"
+    );
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let (mut third, _) = adopter(lend_patiently(&mut queue, &mut program, 62));
+    program.put_claim(claim(53), terms(&[62])).unwrap();
+    lab.in_client(|| assert_served(53));
+    assert!(queue.has(62) && queue.has(63) && !queue.has(0) && program.is_shared(0));
+    for (number, child) in [(62, &mut third), (63, &mut second)] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+        queue.withdraw(&mut program, number).unwrap();
+    }
+    assert!(queue.is_unused() && !program.is_shared(0));
+}
+
+#[test]
+fn who_takes_the_program_over_knows_which_sharers_have_ended() {
+    let Some(lab) = lab(1) else { return };
+    let mut program = attach(&lab, false);
+    let mut queue = SharedQueue::create(&program, 0, 2, &XdpOptions::default()).unwrap();
+    let (mut child, _) = adopter(queue.lend(&mut program, 63).unwrap());
+    drop(queue); // As when this process is killed: it has no copies of sockets then.
+    assert_eq!([63, 62].map(|number| program.has_ended(number)), [Some(false), None]);
+    program.put_claim(claim(53), terms(&[63])).unwrap();
+    lab.in_client(|| assert_served(53));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let killed = Instant::now();
+    while program.has_ended(63) != Some(true) {
+        assert!(killed.elapsed() < PATIENCE, "its socket is closed");
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(program.forget_sharer(63).unwrap() && !program.forget_sharer(63).unwrap());
+}

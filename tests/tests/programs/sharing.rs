@@ -1,0 +1,136 @@
+//! More processes than queues: those of one user share a queue, and all of them are on the stack.
+
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lab::SERVER_V4;
+use lab::programs::{Network, Nginx, Program, Ready, Running};
+use rustix::process::{Pid, Signal, kill_process};
+use tests::Exchange;
+
+use crate::trial::{Carrier, Figure, LOAD, PATIENCE, Trial, finish, server};
+
+fn status(running: &Running) -> String {
+    let broker = running.process.pid().to_string();
+    finish(Command::new(lab::sidestep_binary()).args(["status", "--pid", &broker]))
+}
+
+/// Waits until so many processes have the one queue that there is.
+fn await_sharers(trial: &Trial, running: &Running, count: usize) {
+    if trial.network == Network::Kernel {
+        return; // There is no broker.
+    }
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let status = status(running);
+        if status.lines().filter(|line| line.contains(": queue 0 of ")).count() == count {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{count} processes are to share the queue\n{status}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn redis_benchmark(trial: &Trial, port: u16) -> Figure {
+    let output =
+        trial.ask(&format!("redis-benchmark -h {SERVER_V4} -p {port} --csv -c 50 -n 20000 -t set,get"));
+    let mut rates = output.lines().filter_map(|line| line.split("\",\"").nth(1)?.parse::<f64>().ok());
+    let errors = u64::from(output.to_lowercase().contains("error"));
+    Figure::new(rates.next_back().unwrap_or(0.0), "requests/s").with_errors(errors, output)
+}
+
+/// One at port 6379, and another one, run by `other`, at port 6380.
+fn two_redis(other: &str) -> Program {
+    let redis = |port| {
+        format!(
+            "redis-server --port {port} --bind 0.0.0.0 --protected-mode no --dir . --daemonize no --save ''"
+        )
+    };
+    let script = format!("cd {{dir}}; {other} {} & echo $! > other; exec {}", redis(6380), redis(6379));
+    Program::new("two redis", "sh -c").argument(&script).ready(Ready::Port(6379))
+}
+
+fn kill_other(running: &Running) {
+    let other = running.read("other").trim().parse().unwrap();
+    kill_process(Pid::from_raw(other).unwrap(), Signal::KILL).unwrap();
+}
+
+/// Two servers of one user, one after the other and both at a time; then one is killed, and the other serves.
+#[test]
+fn two_redis_on_one_queue() {
+    let Some(trial) = Trial::of("two redis on one queue") else { return };
+    let running = trial.start(&two_redis(""));
+    await_sharers(&trial, &running, 2);
+    for port in [6379, 6380] {
+        trial
+            .load(&format!("redis-benchmark, port {port}"), Carrier::Stack, || redis_benchmark(&trial, port));
+    }
+    trial.load("redis-benchmark, both ports", Carrier::Stack, || {
+        let both = format!(
+            "redis-benchmark -h {SERVER_V4} -p 6380 --csv -c 50 -n 20000 -t get > /dev/null & \
+             redis-benchmark -h {SERVER_V4} -p 6379 --csv -c 50 -n 20000 -t get; wait $!"
+        );
+        let output = trial.ask_script(&both);
+        Figure::new(1.0, "runs").with_errors(u64::from(output.to_lowercase().contains("error")), output)
+    });
+    kill_other(&running);
+    await_sharers(&trial, &running, 1);
+    trial.load("redis-benchmark, the other was killed", Carrier::Stack, || redis_benchmark(&trial, 6379));
+    assert!(trial.end(running).success());
+}
+
+fn serve(trial: &Trial, load: &str, keeps: bool) {
+    trial.load(load, Carrier::Stack, || {
+        trial.inside(|| Exchange::hello(server(80), 24, keeps).run(LOAD)).into()
+    });
+}
+
+/// Each takes a part of the connections, those of a worker that was killed among them.
+#[test]
+fn nginx_with_more_workers_than_queues() {
+    const WORKERS: usize = 3;
+    let Some(trial) = Trial::of("nginx, 3 workers on one queue") else { return };
+    let nginx = trial.start(&Nginx::with_workers(WORKERS as u32).program());
+    await_sharers(&trial, &nginx, WORKERS);
+    serve(&trial, "24 clients, kept connections", true);
+    serve(&trial, "24 clients, a connection for each request", false);
+    for _ in 0..3 {
+        let master = nginx.pid_in("pid").unwrap();
+        let workers = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", master.as_raw_pid()));
+        let worker = workers.unwrap().split_whitespace().next().unwrap().parse().unwrap();
+        kill_process(Pid::from_raw(worker).unwrap(), Signal::KILL).unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        while rustix::process::test_kill_process(Pid::from_raw(worker).unwrap()).is_ok() {
+            assert!(Instant::now() < deadline, "it was killed");
+            thread::sleep(Duration::from_millis(10));
+        }
+        await_sharers(&trial, &nginx, WORKERS);
+        serve(&trial, "24 clients, after a worker was killed", false);
+    }
+    assert!(trial.end(nginx).success());
+}
+
+/// Whoever shares a queue could read the other's packets.
+#[test]
+fn users_do_not_share_a_queue() {
+    let Some(trial) = Trial::of("two users on one queue") else { return };
+    let running = trial.start(&two_redis("setpriv --reuid=4242 --clear-groups"));
+    if trial.network != Network::Kernel {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let status = status(&running);
+            if status.contains("as users do not share one") && status.contains(": queue 0 of ") {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{status}\n{}", running.process.output());
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+    for port in [6379, 6380] {
+        let ping = format!("until redis-cli -h {SERVER_V4} -p {port} PING | grep PONG; do sleep 0.05; done");
+        assert_eq!(trial.ask_script(&ping).trim(), "PONG");
+    }
+    kill_other(&running); // The script ends with the one at port 6379 only.
+    assert!(trial.end(running).success());
+}
