@@ -2,9 +2,11 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::{CLIENT, Pair, SERVER, pattern};
 use stack::tcp::{RecvError, SendError, Shutdown, State, TcpError};
-use stack::{Config, TcpOptions};
+use stack::{Config, Connect, ConnectError, Hop, TcpOptions};
 
 #[test]
 fn a_connection_is_established_and_accepted_with_both_ends_named() {
@@ -52,6 +54,39 @@ fn close_on_both_sides_frees_both_and_leaves_time_wait_to_who_closed_first() {
     pair.run();
     assert_eq!(pair.client.stack.population(), (0, 0, 1));
     assert_eq!(pair.server.stack.population(), (0, 0, 0));
+}
+
+/// Such a peer may have missed our FIN, and wait for it: Linux answers a SYN by a reset then.
+#[test]
+fn a_flow_whose_last_fin_was_refused_is_not_begun_again_for_a_minute() {
+    for (is_refused, after, expected) in
+        [(true, 1, Err(ConnectError::InUse)), (true, 61, Ok(())), (false, 1, Ok(()))]
+    {
+        let mut pair = Pair::new();
+        let (client, server) = pair.connected();
+        pair.server.stack.close(server, pair.now);
+        pair.run();
+        if is_refused {
+            pair.forget_server();
+        }
+        pair.client.stack.close(client, pair.now);
+        pair.run();
+        assert_eq!(pair.client.stack.population(), (0, 0, 0), "it was last to close, and has no TIME-WAIT");
+        pair.run_for(clock::Duration::from_secs(after));
+        let connect = |is_bound| Connect {
+            local: CLIENT,
+            remote: SERVER,
+            is_bound,
+            hop: Hop::default(),
+            options: Arc::default(),
+            data: b"",
+        };
+        let again = pair.client.stack.tcp_connect(&connect(false), pair.now).map(drop);
+        assert_eq!(again, expected, "refused: {is_refused}, after {after} s");
+        if again.is_err() {
+            pair.client.stack.tcp_connect(&connect(true), pair.now).expect("the program has chosen the port");
+        }
+    }
 }
 
 /// RFC 4821, 7.2: a probe has more payload than other segments. A FIN takes sequence space only.

@@ -24,7 +24,7 @@ mod udp_packets;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use clock::Instant;
+use clock::{Duration, Instant};
 use wire::ChecksumPolicy;
 
 use crate::buffer::BufferPool;
@@ -42,7 +42,7 @@ use crate::syn_cookie::SynCookies;
 use crate::tcp::handshake::HalfOpen;
 use crate::tcp::listener::Listener;
 use crate::tcp::super_segment::{Cut, Packet};
-use crate::tcp::{Connection, Events, Fate, Shared, State, TcpError};
+use crate::tcp::{Connection, Events, Fate, Origin, Shared, State, TcpError};
 use crate::time_wait::{TimeWaitConfig, TimeWaitTable};
 use crate::timer_wheel::TimerWheel;
 use crate::trace::TraceRing;
@@ -59,6 +59,10 @@ use starvation::Starved;
 pub use strays::Stray;
 use strays::Strays;
 pub use tcp_calls::{Connect, ConnectError, ListenError};
+
+/// Flows that are not begun again because their peer has refused our FIN, and for how long (Linux: `tcp_fin_timeout`).
+const FIN_REFUSED_MAX: usize = 1024;
+const FIN_REFUSED_FOR: Duration = Duration::from_secs(60);
 
 /// Names a connection.
 pub type ConnectionId = Handle<Connection>;
@@ -171,6 +175,9 @@ pub struct Stack {
     /// From flow to place: of a connection, or of a half-open one with [`HALF_OPEN`] set.
     flows: FlowTable,
     time_wait: TimeWaitTable,
+    /// Flows that we began, and whose peer has answered our FIN by a reset. It may still wait for that FIN, and then refuses the flow: Linux resets a
+    /// SYN in FIN-WAIT-2, for a minute.
+    fin_refused: RecentFlows,
     /// Keys as in `flows`, half-open ones behind the connections.
     timers: TimerWheel,
     isn: IsnGenerator,
@@ -236,6 +243,7 @@ impl Stack {
             left_listeners: Vec::new(),
             late: LateSegments::new(),
             strays: Strays::new(config.strays_max, key(0)),
+            fin_refused: RecentFlows::new(FIN_REFUSED_MAX, FIN_REFUSED_FOR, key(0)),
             ready: LinkQueues::default(),
             held_acks: HeldAcks::default(),
             starved: Starved::default(),
@@ -565,6 +573,9 @@ impl Stack {
         if !std::mem::replace(&mut connection.flags.flow_ended, true) {
             let hash = self.flows.hash_of(&connection.key);
             self.flows.remove(hash, id.index());
+            if connection.flags.fin_refused && connection.origin == Origin::Active {
+                self.fin_refused.insert(hash, connection.key, now);
+            }
             if connection.state == State::TimeWait {
                 self.begin_time_wait(id, hash, now);
             }

@@ -123,6 +123,9 @@ impl Stack {
         if self.find_flow(hash, &key).is_some() || self.connections.is_full() {
             return Err(if self.connections.is_full() { ConnectError::TooMany } else { ConnectError::InUse });
         }
+        if !connect.is_bound && self.fin_refused.contains(hash, &key, now) {
+            return Err(ConnectError::InUse);
+        }
         let least_iss = self.least_iss_beside_time_wait(hash, &key, connect.is_bound, now)?;
         let path = self.shared.paths.acquire(connect.hop).ok_or(ConnectError::TooMany)?;
         let iss = self.isn.isn(&key, now);

@@ -137,6 +137,7 @@ impl Connection {
             State::CloseWait => TcpError::BrokenPipe,
             _ => TcpError::Reset,
         };
+        self.flags.fin_refused = self.state == State::LastAck;
         match self.state {
             State::SynReceived => shared.counters.attempt_fails += 1,
             State::Established | State::CloseWait => shared.counters.estab_resets += 1,

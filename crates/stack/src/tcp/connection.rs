@@ -264,6 +264,8 @@ pub(crate) struct Flags {
     pub(crate) fast_open_child: bool,
     /// Counted as such by its listener, until the handshake is complete.
     pub(crate) fast_open_pending: bool,
+    /// A reset answered our FIN, the last of both.
+    pub(crate) fin_refused: bool,
     /// In the accept queue of a listener.
     pub(crate) waits_for_accept: bool,
     /// Not every octet makes the socket readable.

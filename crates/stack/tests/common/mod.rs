@@ -119,6 +119,11 @@ impl Pair {
         (client, self.server.stack.tcp_accept(listener).expect("the handshake is complete"))
     }
 
+    /// The server forgets all its connections and listeners.
+    pub fn forget_server(&mut self) {
+        self.server = Host::new(Config::default(), 3);
+    }
+
     /// Lets packets travel, and timers within the next second expire, until nothing moves any more.
     pub fn run(&mut self) {
         self.run_for(Duration::from_millis(250));
