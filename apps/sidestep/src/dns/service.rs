@@ -57,11 +57,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     let events = Events::start().context("handling signals")?;
     events.load(config, None, Choice::default(), Health::default()).context("starting a thread")?;
     let Some((config, loaded)) = wait_for_zones(&events) else { return Ok(ExitCode::SUCCESS) };
-    if loaded.zone_count() == 0
-        && config.transfers.secondaries.is_empty()
-        && config.transfers.etcd.is_none()
-        && config.responder == ResponderKind::Dns
-    {
+    if has_nothing_to_serve(&config, &loaded) {
         bail!("none of the zones could be loaded");
     }
     let taken = taken(&config, &loaded);
@@ -84,13 +80,9 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     let confirmed = prepared.iter().filter_map(Prepared::confirmed_at);
     states.with(|states| states.transfers.extend(confirmed));
     let of_engines = engines.iter().flat_map(|engine| &engine.counters);
-    let of_tcp = tcp.iter().map(|tcp| &tcp.counters);
+    let of_others = tcp.iter().map(|tcp| &tcp.counters).chain(over_tls.iter().map(|(_, counters)| counters));
     let sources = stats::Sources {
-        responders: of_engines
-            .chain(of_tcp)
-            .chain(over_tls.iter().map(|(_, counters)| counters))
-            .cloned()
-            .collect(),
+        responders: of_engines.chain(of_others).cloned().collect(),
         encrypted: over_tls.as_ref().map(|(server, _)| server.admission()),
         admission: tcp.as_ref().map(|_| Arc::clone(&admission)),
         engines: handles.clone(),
@@ -147,6 +139,13 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     drain(devices, engines, with_queues, tcp);
     drop(log); // It has the last answers now.
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether no zone is there, and none can come.
+fn has_nothing_to_serve(config: &Config, loaded: &Loaded) -> bool {
+    let transfers = &config.transfers;
+    let can_come = !transfers.secondaries.is_empty() || transfers.etcd.is_some();
+    loaded.zone_count() == 0 && !can_come && config.responder == ResponderKind::Dns
 }
 
 /// A server that nobody can look at serves all the same.
