@@ -2,7 +2,7 @@
 
 use clock::{Duration, Instant};
 use dns_wire::Rtype;
-use gun::streams::{Fault, Http1Request, Http2Request, Pace, Setup, Speech, Streams};
+use gun::streams::{Fault, Http1Request, HttpRequest, Pace, Setup, Speech, Streams};
 use gun::{Questions, Schedule, Summary};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -153,7 +153,7 @@ fn requests_are_spread_over_connections() {
 fn a_request_that_waits_too_long_for_a_connection_is_given_up() {
     let mut bench = Bench::new(http1(), 1, 1, true).begun(open_loop(100));
     bench.turn(10);
-    bench.streams.on_failed(0, Fault::Reset);
+    bench.streams.on_failed(0, Fault::Reset, at(10));
     bench.turn(20);
     assert!(bench.streams.has_requests());
     bench.streams.begin(Pace::Closed(at(0)), at(0)); // Nothing more is due.
@@ -225,7 +225,7 @@ fn a_port_that_refuses_is_tried_ten_times_a_second() {
         while let Some(number) = bench.streams.poll_dial(at(millis)) {
             tries += 1;
             assert!(tries <= 10, "no pause");
-            bench.streams.on_failed(number, Fault::Refused);
+            bench.streams.on_failed(number, Fault::Refused, at(millis));
             bench.turn(millis);
         }
     }
@@ -258,7 +258,7 @@ fn what_is_no_answer_is_counted_by_its_name() {
         "2 answers that are not in the protocol"
     );
     assert_eq!(fault_of(|it| it.streams.on_close(0, at(5))), "2 closed early");
-    assert_eq!(fault_of(|it| it.streams.on_failed(0, Fault::Reset)), "2 reset");
+    assert_eq!(fault_of(|it| it.streams.on_failed(0, Fault::Reset, at(10))), "2 reset");
     let cut = |it: &mut Bench| {
         it.hear(0, &OK[..OK.len() - 1], 5);
         it.streams.on_close(0, at(6));
@@ -370,8 +370,8 @@ const END_STREAM: u8 = 1;
 /// `:status: 200` in HPACK's static table.
 const STATUS_200: &[u8] = &[0x88];
 
-fn http2() -> Http2Request {
-    Http2Request::new(
+fn http2() -> HttpRequest {
+    HttpRequest::new(
         http::Method::GET,
         "http://192.0.2.1/?".parse().unwrap(),
         Default::default(),

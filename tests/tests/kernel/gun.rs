@@ -1,8 +1,9 @@
-//! `sidestep gun` over connections of the loopback interface: DNS over TCP, TLS and HTTPS, and what Ctrl-C does.
+//! `sidestep gun` over connections of the loopback interface: DNS over TCP, TLS, HTTPS and QUIC, HTTP/3, and what Ctrl-C does.
 
-use std::collections::BTreeSet;
-use std::io::{Read, Write};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -17,50 +18,169 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Questions of a load.
 const QUESTIONS: u64 = 200;
 
-/// A server, and its addresses for TLS and HTTPS.
-fn serve() -> (Serving, [SocketAddr; 2]) {
+/// A server, and its addresses for TLS, HTTPS and QUIC.
+fn serve() -> (Serving, [SocketAddr; 3]) {
     let directory = Directory::new().unwrap();
     make_certificate(&directory, "ns.test");
     let zone = Zone::sample().file.display().to_string();
     let any = "[\"127.0.0.1:0\"]";
     let config = format!(
         "[[zone]]\nfile = \"{zone}\"\n[encrypted]\ncertificate = \"certificate.pem\"\nkey = \"key.pem\"\n\
-         tls = {any}\nhttps = {any}\n"
+         tls = {any}\nhttps = {any}\nquic = {any}\n"
     );
     let config = directory.write("dns.toml", &config).unwrap().display().to_string();
     let serving = Serving::start_in(directory, &["--config", &config], &[]);
-    let addresses = ["tls://", "https://"].map(|protocol| {
+    let addresses = ["tls://", "https://", "quic://"].map(|protocol| {
         let address = serving.ready.split_whitespace().find_map(|word| word.strip_prefix(protocol));
         address.unwrap().trim_end_matches(',').parse().unwrap()
     });
     (serving, addresses)
 }
 
+/// Sends a load of DNS over connections, of which each question is answered by this code.
+fn assert_all_answered(server: SocketAddr, transport: &str, name: &str, code: &str, more: &[&str]) {
+    let (server, rate) = (server.to_string(), QUESTIONS.to_string());
+    let words = ["gun", "dns", &server, "--transport", transport, "--name", name, "--rate", &rate];
+    let fixed = ["--ports", "4", "--pipeline", "16", "--duration", "1s", "--timeout", "60s", "--json", "-"];
+    let output = command(&[&words[..], &fixed, more].concat());
+    assert!(output.status.success(), "{transport}: {}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let load = &report["loads"][0];
+    assert_eq!(load["counts"]["sent"], QUESTIONS, "{transport} {name}: {report}");
+    assert_eq!(load["rcodes"][code], QUESTIONS, "{transport} {name}: {report}");
+    let counts = ["mismatched", "unexpected", "malformed", "unsent"];
+    assert!(counts.iter().all(|count| load["counts"][count] == 0), "{transport} {name}: {report}");
+    assert_eq!((load["lost"].as_u64(), &load["faults"]), (Some(0), &serde_json::json!({})), "{report}");
+}
+
 #[test]
-fn questions_over_tcp_tls_and_https_are_answered_and_matched() {
-    let (serving, [tls, https]) = serve();
+fn questions_over_tcp_tls_https_and_quic_are_answered_and_matched() {
+    let (serving, [tls, https, quic]) = serve();
     let trust = serving.directory.path().join("certificate.pem").display().to_string();
-    for (transport, server) in [("tcp", serving.v4), ("tls", tls), ("https", https)] {
+    for (transport, server) in [("tcp", serving.v4), ("tls", tls), ("https", https), ("quic", quic)] {
         for (name, code) in [("mail.example.com", "0"), ("{random}.example.com", "3")] {
-            let (server, rate) = (server.to_string(), QUESTIONS.to_string());
-            let words = ["gun", "dns", &server, "--transport", transport, "--name", name, "--rate", &rate];
-            let more =
-                ["--ports", "4", "--pipeline", "16", "--duration", "1s", "--timeout", "60s", "--json", "-"];
-            let output = command(&[&words[..], &more, &["--ca", &trust]].concat());
-            assert!(output.status.success(), "{transport}: {}", String::from_utf8_lossy(&output.stderr));
-            let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-            let load = &report["loads"][0];
-            assert_eq!(load["counts"]["sent"], QUESTIONS, "{transport} {name}: {report}");
-            assert_eq!(load["rcodes"][code], QUESTIONS, "{transport} {name}: {report}");
-            let counts = ["mismatched", "unexpected", "malformed", "unsent"];
-            assert!(counts.iter().all(|count| load["counts"][count] == 0), "{transport} {name}: {report}");
-            assert_eq!(
-                (load["lost"].as_u64(), &load["faults"]),
-                (Some(0), &serde_json::json!({})),
-                "{report}"
-            );
+            assert_all_answered(server, transport, name, code, &["--ca", &trust]);
         }
     }
+}
+
+/// Passes datagrams on between a server and its clients, and loses every tenth of each direction.
+fn lossy_path(server: SocketAddr) -> SocketAddr {
+    let listener = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let is_lost = |count: &mut u32| {
+        *count += 1;
+        *count % 10 == 0
+    };
+    std::thread::spawn(move || {
+        let mut ways: BTreeMap<SocketAddr, UdpSocket> = BTreeMap::new();
+        let (mut datagram, mut count) = ([0; 2048], 0);
+        while let Ok((len, client)) = listener.recv_from(&mut datagram) {
+            let way = ways.entry(client).or_insert_with(|| {
+                let way = UdpSocket::bind("127.0.0.1:0").unwrap();
+                way.connect(server).unwrap();
+                let (back, listener) = (way.try_clone().unwrap(), listener.try_clone().unwrap());
+                std::thread::spawn(move || {
+                    let (mut datagram, mut count) = ([0; 2048], 0);
+                    while let Ok(len) = back.recv(&mut datagram) {
+                        if !is_lost(&mut count) {
+                            listener.send_to(&datagram[..len], client).unwrap();
+                        }
+                    }
+                });
+                way
+            });
+            if !is_lost(&mut count) {
+                way.send(&datagram[..len]).unwrap();
+            }
+        }
+    });
+    address
+}
+
+#[test]
+fn questions_over_quic_are_answered_although_datagrams_are_lost() {
+    let (_serving, [_, _, quic]) = serve();
+    assert_all_answered(lossy_path(quic), "quic", "mail.example.com", "0", &["--insecure"]);
+}
+
+/// A server of HTTP/3 that is not ours, and its URL.
+fn serve_http3(directory: &Directory) -> (KilledOnDrop, String) {
+    make_certificate(directory, "web.test");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let file = |name: &str| directory.path().join(name);
+    let mut server = Command::new(root.parent().unwrap().join("target/programs/python/bin/python"));
+    server.arg(root.join("tests/kernel/http3_server.py")).args([file("certificate.pem"), file("key.pem")]);
+    let mut server = KilledOnDrop(server.stdout(Stdio::piped()).spawn().unwrap());
+    let mut port = String::new();
+    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut port).unwrap();
+    (server, format!("https://127.0.0.1:{}", port.trim()))
+}
+
+struct KilledOnDrop(std::process::Child);
+
+impl Drop for KilledOnDrop {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A load of HTTP/3, and its report.
+fn http3(url: &str, more: &[&str]) -> Value {
+    let fixed = ["gun", "http", url, "--http3", "--connections", "3", "--json", "-"];
+    let output = command(&[&fixed[..], more].concat());
+    serde_json::from_slice::<Value>(&output.stdout).unwrap()["loads"][0].clone()
+}
+
+const FEW: [&str; 6] = ["--rate", "50", "--duration", "1s", "--timeout", "60s"];
+const FEW_REQUESTS: u64 = 50;
+
+#[test]
+fn requests_of_http_3_are_answered_on_connections_that_are_kept_or_not() {
+    let directory = Directory::new().unwrap();
+    let (_server, url) = serve_http3(&directory);
+    let trust = directory.path().join("certificate.pem").display().to_string();
+    let trusting = ["--ca", &trust, "--tls-host", "web.test"];
+    let answer = "Hello, world!\n".len() as u64;
+    for (path, more, status, octets) in [
+        ("/", &[][..], "200", answer),
+        ("/missing", &["--pipeline", "4"], "404", answer),
+        ("/", &["--close"], "200", answer),
+        ("/", &["--body", "64k", "--header", "X-Test: 1"], "200", 64 << 10),
+    ] {
+        let load = http3(&format!("{url}{path}"), &[&FEW[..], &trusting, more].concat());
+        assert_eq!(load["rcodes"][status], FEW_REQUESTS, "{path} {more:?}: {load}");
+        assert_eq!(load["counts"]["octets"], FEW_REQUESTS * octets, "{path} {more:?}: {load}");
+        assert_eq!((&load["lost"], &load["faults"]), (&0.into(), &serde_json::json!({})), "{more:?}: {load}");
+    }
+    // More than the server takes before it has looked at some.
+    let large = ["--insecure", "--body", "3M", "--rate", "3", "--duration", "1s", "--timeout", "60s"];
+    let load = http3(&format!("{url}/"), &large);
+    assert_eq!(load["counts"]["octets"], 3 * 3 << 20, "{load}");
+}
+
+#[test]
+fn what_goes_wrong_over_http_3_has_a_name() {
+    let directory = Directory::new().unwrap();
+    let (_server, url) = serve_http3(&directory);
+    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let short = ["--insecure", "--rate", "50", "--duration", "300ms", "--timeout", "1s"];
+    for (url, more, fault) in [
+        (format!("{url}/close"), &short[..], "closed early"),
+        (format!("{url}/reset"), &short, "streams reset"),
+        (format!("{url}/silent"), &short, "timed out"),
+        (format!("{url}/"), &short[1..], "TLS handshakes failed"),
+        (format!("https://{nobody}/"), &short, "connections refused"),
+    ] {
+        let load = http3(&url, more);
+        assert_eq!(load["counts"]["answered"], 0, "{url}: {load}");
+        let faults: Vec<&String> = load["faults"].as_object().unwrap().keys().collect();
+        assert_eq!(faults, [fault], "{url}: {load}");
+    }
+    let output = command(&["gun", "http", &url.replace("https", "http"), "--http3"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("has to begin with https"), "{said}");
 }
 
 /// The server sees as many clients as there are ports, each with an address of its own, and a client subnet in each question.

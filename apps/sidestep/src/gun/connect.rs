@@ -11,7 +11,7 @@ use gun::streams::{Fault, Holding};
 use super::load::{AWAKE_BEFORE, SLEEP_MAX};
 use super::options::Connect;
 use super::report::{Held, Report};
-use super::sockets::{Progress, Sockets, Target};
+use super::sockets::{Kind, Progress, Sockets, Target};
 use super::text::Live;
 
 /// Descriptors for all but connections.
@@ -39,7 +39,7 @@ pub(crate) fn hold(options: &Connect, report: &mut Report, stop: &AtomicBool) ->
     let length = Duration::from_secs_f64(f64::from(options.connections) / f64::from(options.rate));
     let schedule = Schedule::with_count(start, options.rate, options.connections.into());
     let mut driver = Driver {
-        target: Target { address: options.server, tls: None },
+        target: Target { address: options.server, kind: Kind::Tcp },
         holding: Holding::new(schedule, options.timeout, start),
         sockets: Sockets::new()?,
         buffer: vec![0; READ_MAX],

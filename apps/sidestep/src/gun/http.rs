@@ -4,17 +4,17 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
-use gun::streams::{Http1Request, Http2Request, Speech};
+use gun::streams::{Http1Request, HttpRequest, Quic, Speech};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use rustls::pki_types::ServerName;
 
 use super::options::{Certificates, Http};
-use super::sockets::{Target, Tls};
+use super::sockets::{Kind, Target, Tls};
 
 /// Octets of a body at most.
 const BODY_MAX: u64 = 1 << 30;
-/// Fields that say how a message is framed, which follows from the other options; HTTP/2 has none of the last ones (RFC 9113, 8.2.2).
+/// Fields that say how a message is framed, which follows from the other options; HTTP/2 and HTTP/3 have none of the last ones (RFC 9113, 8.2.2; RFC 9114, 4.2).
 const FRAMING: [&str; 2] = ["content-length", "transfer-encoding"];
 const OF_A_CONNECTION: [&str; 4] = ["connection", "keep-alive", "proxy-connection", "upgrade"];
 
@@ -65,22 +65,41 @@ impl Url {
         Ok(builder.path_and_query(self.path.clone()).build()?)
     }
 
+    /// Where connections go. With QUIC, what is said on them has the certificate to look at.
     pub(crate) fn target(
         &self,
         address: SocketAddr,
         certificates: &Certificates,
-        is_http2: bool,
+        version: HttpVersion,
     ) -> anyhow::Result<Target> {
-        if !self.is_secure {
-            return Ok(Target { address, tls: None });
-        }
-        let (protocol, required): (&[u8], _) =
-            if is_http2 { (b"h2", Some(&b"h2"[..])) } else { (b"http/1.1", None) };
-        let name = match &certificates.tls_host {
-            Some(name) => name.clone(),
-            None => ServerName::try_from(self.host().to_owned()).context("no name for a certificate")?,
+        let kind = match (version, self.is_secure) {
+            (HttpVersion::Http3, _) => Kind::Datagrams,
+            (HttpVersion::Http1 | HttpVersion::Http2, false) => Kind::Tcp,
+            (HttpVersion::Http1, true) => Kind::Tls(self.tls(certificates, b"http/1.1", None)?),
+            (HttpVersion::Http2, true) => Kind::Tls(self.tls(certificates, b"h2", Some(b"h2"))?),
         };
-        Ok(Target { address, tls: Some(Tls { config: certificates.config(protocol)?, name, required }) })
+        Ok(Target { address, kind })
+    }
+
+    fn tls(
+        &self,
+        certificates: &Certificates,
+        protocol: &[u8],
+        required: Option<&'static [u8]>,
+    ) -> anyhow::Result<Tls> {
+        Ok(Tls { config: certificates.config(protocol)?, name: self.certified_name(certificates)?, required })
+    }
+
+    fn certified_name(&self, certificates: &Certificates) -> anyhow::Result<ServerName<'static>> {
+        match &certificates.tls_host {
+            Some(name) => Ok(name.clone()),
+            None => ServerName::try_from(self.host().to_owned()).context("no name for a certificate"),
+        }
+    }
+
+    fn quic(&self, address: SocketAddr, certificates: &Certificates) -> anyhow::Result<Quic> {
+        ensure!(self.is_secure, "HTTP/3 is never without TLS: the URL has to begin with https");
+        Ok(Quic::new(address, &self.certified_name(certificates)?, certificates.config(b"h3")?)?)
     }
 }
 
@@ -98,12 +117,10 @@ impl Request {
         let text = options.method.as_deref().unwrap_or(default);
         let method: Method = text.parse().with_context(|| format!("{text:?} is no method"))?;
         ensure!(method != Method::CONNECT, "CONNECT asks a proxy for a connection, and is no request");
-        let mut fields = options
-            .headers
-            .iter()
-            .map(|text| read_field(text, options.http2))
-            .collect::<Result<Vec<_>, _>>()?;
-        if options.close && !options.http2 {
+        let version = HttpVersion::of(options);
+        let mut fields =
+            options.headers.iter().map(|text| read_field(text, version)).collect::<Result<Vec<_>, _>>()?;
+        if options.close && version == HttpVersion::Http1 {
             fields.push((http::header::CONNECTION, HeaderValue::from_static("close")));
         }
         Ok(Request { method, fields, body })
@@ -116,47 +133,87 @@ impl Request {
         format!("{} {}{body}", self.method, url.path)
     }
 
-    pub(crate) fn speech(self, url: &Url, is_http2: bool) -> anyhow::Result<Speech> {
-        if is_http2 {
-            let mut fields = HeaderMap::new();
-            self.fields.into_iter().for_each(|(name, value)| {
-                fields.append(name, value);
-            });
-            return Ok(Speech::Http2(Http2Request::new(self.method, url.uri()?, fields, self.body.into())));
+    pub(crate) fn speech(
+        self,
+        url: &Url,
+        version: HttpVersion,
+        address: SocketAddr,
+        certificates: &Certificates,
+    ) -> anyhow::Result<Speech> {
+        match version {
+            HttpVersion::Http1 => Ok(Speech::Http1(self.http1(url))),
+            HttpVersion::Http2 => Ok(Speech::Http2(self.multiplexed(url)?)),
+            HttpVersion::Http3 => Ok(Speech::Http3(url.quic(address, certificates)?, self.multiplexed(url)?)),
         }
+    }
+
+    fn multiplexed(self, url: &Url) -> anyhow::Result<HttpRequest> {
+        let mut fields = HeaderMap::new();
+        self.fields.into_iter().for_each(|(name, value)| {
+            fields.append(name, value);
+        });
+        Ok(HttpRequest::new(self.method, url.uri()?, fields, self.body.into()))
+    }
+
+    fn http1(&self, url: &Url) -> Http1Request {
         let fields: Vec<(String, Vec<u8>)> = self
             .fields
             .iter()
             .map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_owned()))
             .collect();
         let host = url.authority.as_str();
-        Ok(Speech::Http1(Http1Request::new(
-            self.method.as_str(),
-            url.path.as_str(),
-            host,
-            &fields,
-            &self.body,
-        )))
+        Http1Request::new(self.method.as_str(), url.path.as_str(), host, &fields, &self.body)
     }
 }
 
-/// The requests of DNS over HTTPS (RFC 8484, 4.1).
-pub(crate) fn doh_request(server: SocketAddr, path: &str) -> anyhow::Result<Http2Request> {
+/// Which HTTP is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HttpVersion {
+    Http1,
+    Http2,
+    Http3,
+}
+
+impl HttpVersion {
+    pub(crate) fn of(options: &Http) -> HttpVersion {
+        match (options.http2, options.http3) {
+            (_, true) => HttpVersion::Http3,
+            (true, false) => HttpVersion::Http2,
+            (false, false) => HttpVersion::Http1,
+        }
+    }
+
+    /// For people.
+    pub(crate) fn number(self) -> &'static str {
+        match self {
+            HttpVersion::Http1 => "1.1",
+            HttpVersion::Http2 => "2",
+            HttpVersion::Http3 => "3",
+        }
+    }
+}
+
+pub(crate) fn doh_request(server: SocketAddr, path: &str) -> anyhow::Result<HttpRequest> {
     let url = Url::parse(&format!("https://{server}{path}"))?;
     let message = HeaderValue::from_static("application/dns-message");
     let mut fields = HeaderMap::new();
     fields.insert(http::header::CONTENT_TYPE, message.clone());
     fields.insert(http::header::ACCEPT, message);
-    Ok(Http2Request::new(Method::POST, url.uri()?, fields, Default::default()))
+    Ok(HttpRequest::new(Method::POST, url.uri()?, fields, Default::default()))
 }
 
-fn read_field(text: &str, is_http2: bool) -> anyhow::Result<(HeaderName, HeaderValue)> {
+fn read_field(text: &str, version: HttpVersion) -> anyhow::Result<(HeaderName, HeaderValue)> {
     let wrong = || format!("{text:?} is no field such as \"Accept: text/html\"");
     let (name, value) = text.split_once(':').with_context(wrong)?;
     let name: HeaderName = name.parse().with_context(wrong)?;
     let value: HeaderValue = value.trim().parse().with_context(wrong)?;
     ensure!(!FRAMING.contains(&name.as_str()), "{name} is not for --header: it follows from --body");
-    ensure!(!is_http2 || !OF_A_CONNECTION.contains(&name.as_str()), "HTTP/2 has no field {name}");
+    let is_of_a_connection = OF_A_CONNECTION.contains(&name.as_str());
+    ensure!(
+        version == HttpVersion::Http1 || !is_of_a_connection,
+        "HTTP/{} has no field {name}",
+        version.number()
+    );
     Ok((name, value))
 }
 
@@ -221,14 +278,15 @@ mod tests {
 
     #[test]
     fn fields_and_sizes_are_checked() {
-        assert_eq!(read_field("Accept:  text/html ", true).unwrap().1, "text/html");
+        assert_eq!(read_field("Accept:  text/html ", HttpVersion::Http2).unwrap().1, "text/html");
         for wrong in
             ["Accept", ": x", "A b: x", "X: a\r\nY: b", "Content-Length: 5", "transfer-encoding: chunked"]
         {
-            assert!(read_field(wrong, false).is_err(), "{wrong:?}");
+            assert!(read_field(wrong, HttpVersion::Http1).is_err(), "{wrong:?}");
         }
         assert!(
-            read_field("Connection: close", false).is_ok() && read_field("Connection: close", true).is_err()
+            read_field("Connection: close", HttpVersion::Http1).is_ok()
+                && read_field("Connection: close", HttpVersion::Http3).is_err()
         );
         assert_eq!(["100", "64k", "1M", "0"].map(size), [Some(100), Some(65536), Some(1 << 20), Some(0)]);
         assert_eq!(["", "k", "-1", "+1", "1G", "file", "99999999999999999M"].map(size), [None; 7]);

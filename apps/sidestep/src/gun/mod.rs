@@ -36,14 +36,15 @@ use clap::Subcommand;
 use clock::Duration;
 use gun::Questions;
 use gun::knee::{Knee, Rates};
-use gun::streams::Speech;
+use gun::streams::{Quic, Speech};
 use rustls::pki_types::ServerName;
 
 use crate::output;
+use http::HttpVersion;
 use load::{Asking, Fire, Load};
 use options::{Compare, Connect, Dns, Http, Origin, Reports, Search, Transport, Udp};
 use report::{Found, Report};
-use sockets::{Target, Tls};
+use sockets::{Kind, Target, Tls};
 use streams::StreamRange;
 
 /// How near the two sides of a knee have to be.
@@ -53,7 +54,7 @@ const FIRST_RATE: u32 = 1000;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Ask a DNS server at a fixed rate, or find the largest rate that it carries: over UDP, TCP, TLS or HTTPS.
+    /// Ask a DNS server at a fixed rate, or find the largest rate that it carries: over UDP, TCP, TLS, HTTPS or QUIC.
     ///
     /// Questions are sent when they are due, whatever the server does, and the time of an answer counts from then: a server that stalls
     /// cannot hide the questions that it kept from being asked. Each answer is matched to its question. The report says whether the
@@ -66,7 +67,7 @@ pub(crate) enum Command {
     /// as for `gun dns`.
     #[command(verbatim_doc_comment)]
     Udp(Box<Udp>),
-    /// Send requests to a server of HTTP/1.1 or HTTP/2, at a fixed rate or as fast as it answers.
+    /// Send requests to a server of HTTP/1.1, HTTP/2 or HTTP/3, at a fixed rate or as fast as it answers.
     ///
     /// With --rate the time of an answer counts from when its request was due, whether there was a free connection then or not. Without it
     /// each connection sends its next request when it has an answer. The report says whether the generator was the bottleneck itself.
@@ -146,23 +147,27 @@ fn over_connections(
     ensure!(device.is_none(), "--device is for UDP: the other transports are on kernel sockets");
     ensure!(source.is_none(), "--source is for UDP");
     let server = options.server();
-    let name = || options.certificates.tls_host.clone().unwrap_or(ServerName::IpAddress(server.ip().into()));
-    let tls = |protocol: &'static [u8], required| -> anyhow::Result<Option<Tls>> {
-        Ok(Some(Tls { config: options.certificates.config(protocol)?, name: name(), required }))
+    let name = options.certificates.tls_host.clone().unwrap_or(ServerName::IpAddress(server.ip().into()));
+    let tls = |protocol, required| -> anyhow::Result<Kind> {
+        Ok(Kind::Tls(Tls { config: options.certificates.config(protocol)?, name: name.clone(), required }))
     };
-    let (tls, speech, transport) = match options.transport {
+    let (kind, speech, transport) = match options.transport {
         Transport::Https => {
             let request = http::doh_request(server, &options.path)?;
             (tls(b"h2", Some(b"h2"))?, Speech::Doh(request, questions), "https")
         }
+        Transport::Quic => {
+            let quic = Quic::new(server, &name, options.certificates.config(b"doq")?)?;
+            (Kind::Datagrams, Speech::Doq(quic, questions), "quic")
+        }
         Transport::Tls => (tls(b"dot", None)?, Speech::Dns(questions), "tls"),
-        Transport::Tcp | Transport::Udp => (None, Speech::Dns(questions), "tcp"),
+        Transport::Tcp | Transport::Udp => (Kind::Tcp, Speech::Dns(questions), "tcp"),
     };
     connect::raise_limit(options.origin.ports.into())?;
     report.transport = Some(transport.to_owned());
     report.device = format!("DNS over {}, kernel sockets", transport.to_uppercase());
     Ok(StreamRange {
-        target: Target { address: server, tls },
+        target: Target { address: server, kind },
         speech,
         connections: options.origin.ports.into(),
         pipeline: options.pipeline.into(),
@@ -182,14 +187,16 @@ fn http(options: &Http) -> anyhow::Result<ExitCode> {
     let request = http::Request::new(options)?;
     let mut report = Report::begin("gun http", addresses[0], request.subject(&url));
     report.ports = options.connections.into();
-    report.transport = Some(if options.http2 { "http/2" } else { "http/1.1" }.to_owned());
-    let target = url.target(addresses[0], &options.certificates, options.http2)?;
-    let over = if target.tls.is_some() { "TLS, " } else { "" };
-    report.device = format!("HTTP/{}, {over}kernel sockets", if options.http2 { "2" } else { "1.1" });
+    let version = HttpVersion::of(options);
+    report.transport = Some(format!("http/{}", version.number()));
+    let certificates = &options.certificates;
+    let target = url.target(addresses[0], certificates, version)?;
+    let over = if matches!(target.kind, Kind::Tls(_)) { "TLS, " } else { "" };
+    report.device = format!("HTTP/{}, {over}kernel sockets", version.number());
     connect::raise_limit(options.connections.into())?;
     let mut range = StreamRange {
+        speech: request.speech(&url, version, addresses[0], certificates)?,
         target,
-        speech: request.speech(&url, options.http2)?,
         connections: options.connections.into(),
         pipeline: options.pipeline.into(),
         is_kept: !options.close,

@@ -118,13 +118,15 @@ pub(crate) enum Transport {
     Tls,
     /// DNS over HTTPS.
     Https,
+    /// DNS over QUIC.
+    Quic,
 }
 
 impl Transport {
     fn default_port(self) -> u16 {
         match self {
             Transport::Udp | Transport::Tcp => 53,
-            Transport::Tls => 853,
+            Transport::Tls | Transport::Quic => 853,
             Transport::Https => 443,
         }
     }
@@ -132,7 +134,7 @@ impl Transport {
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Dns {
-    /// Where to: an address, with a port if that is not 53 (TLS: 853, HTTPS: 443).
+    /// Where to: an address, with a port if that is not 53 (TLS and QUIC: 853, HTTPS: 443).
     #[arg(value_name = "SERVER", value_parser = server)]
     server: (IpAddr, Option<u16>),
 
@@ -285,6 +287,10 @@ pub(crate) struct Http {
     /// Speak HTTP/2: with https by ALPN, with http by prior knowledge.
     #[arg(long)]
     pub(crate) http2: bool,
+
+    /// Speak HTTP/3, over QUIC. The URL begins with https.
+    #[arg(long, conflicts_with = "http2")]
+    pub(crate) http3: bool,
 
     /// The method [default: GET; POST with a body].
     #[arg(long, short = 'X', value_name = "METHOD")]

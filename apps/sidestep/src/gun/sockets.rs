@@ -1,7 +1,8 @@
-//! TCP connections of kernel sockets, with TLS if that is asked for, and the epoll instance that says which of them has something.
+//! Connections of kernel sockets: TCP, with TLS if that is asked for, or UDP for QUIC; and the epoll instance that says which of them has
+//! something.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -16,6 +17,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 /// Events that are taken at a time.
 const EVENTS_MAX: usize = 512;
+/// Datagrams of one connection that are read before another one has its turn.
+const DATAGRAMS_MAX: usize = 32;
 /// epoll(7) sleeps for whole milliseconds, up to one too long. Shorter sleeps take one system call more.
 const COARSE: Duration = Duration::from_millis(3);
 const MILLISECOND: u64 = 1_000_000;
@@ -24,7 +27,16 @@ const MILLISECOND: u64 = 1_000_000;
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
-    pub(crate) tls: Option<Tls>,
+    pub(crate) kind: Kind,
+}
+
+/// What connections are made of.
+#[derive(Clone)]
+pub(crate) enum Kind {
+    Tcp,
+    Tls(Tls),
+    /// QUIC: what is said are datagrams, and the connection is theirs.
+    Datagrams,
 }
 
 /// How TLS is spoken.
@@ -38,8 +50,9 @@ pub(crate) struct Tls {
 
 /// A connection.
 pub(crate) struct Wire {
-    socket: TcpStream,
+    socket: Socket,
     stage: Stage,
+    is_of_datagrams: bool,
     tls: Option<(Box<ClientConnection>, Option<&'static [u8]>)>,
     /// Tells this connection from others that had its number.
     generation: u32,
@@ -67,6 +80,9 @@ pub(crate) enum Progress {
 impl Wire {
     /// Reads once. `take` gets what came, perhaps in several pieces. Whether the server may send more; errors are the connection's end.
     pub(crate) fn read(&mut self, buffer: &mut [u8], take: &mut dyn FnMut(&[u8])) -> Result<bool, Fault> {
+        if self.is_of_datagrams {
+            return read_datagrams(&mut self.socket, buffer, take);
+        }
         let Some((tls, _)) = &mut self.tls else { return read_once(&mut self.socket, buffer, take) };
         let is_closed = match tls.read_tls(&mut self.socket) {
             Ok(0) => true,
@@ -87,6 +103,12 @@ impl Wire {
 
     /// Sends from the front of `octets` what there is room for. What is wrong with a connection shows when it is read.
     pub(crate) fn write(&mut self, octets: &[u8]) -> usize {
+        if self.is_of_datagrams {
+            return match self.socket.write(octets) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+                Ok(_) | Err(_) => octets.len(), // One that did not leave is lost, as others are on their way.
+            };
+        }
         let Some((tls, _)) = &mut self.tls else { return self.socket.write(octets).unwrap_or(0) };
         let taken = tls.writer().write(octets).unwrap_or(0);
         self.flush();
@@ -148,7 +170,23 @@ impl Wire {
     }
 }
 
-fn read_once(socket: &mut TcpStream, buffer: &mut [u8], take: &mut dyn FnMut(&[u8])) -> Result<bool, Fault> {
+/// Datagrams, each a piece of its own. They have no end.
+fn read_datagrams(
+    socket: &mut Socket,
+    buffer: &mut [u8],
+    take: &mut dyn FnMut(&[u8]),
+) -> Result<bool, Fault> {
+    for _ in 0..DATAGRAMS_MAX {
+        match socket.read(buffer) {
+            Ok(len) => take(&buffer[..len]),
+            Err(error) if is_passing(&error) => break,
+            Err(error) => return Err(fault_of(&error)),
+        }
+    }
+    Ok(true)
+}
+
+fn read_once(socket: &mut Socket, buffer: &mut [u8], take: &mut dyn FnMut(&[u8])) -> Result<bool, Fault> {
     match socket.read(buffer) {
         Ok(0) => Ok(false),
         Ok(len) => {
@@ -192,10 +230,11 @@ impl Sockets {
 
     /// Begins a connection.
     pub(crate) fn dial(&mut self, number: usize, target: &Target) -> Result<(), Fault> {
-        let socket = connect(target.address).map_err(|error| fault_of(&error))?;
-        let tls = match &target.tls {
-            None => None,
-            Some(tls) => {
+        let socket = connect(target).map_err(|error| fault_of(&error))?;
+        let is_of_datagrams = matches!(target.kind, Kind::Datagrams);
+        let tls = match &target.kind {
+            Kind::Tcp | Kind::Datagrams => None,
+            Kind::Tls(tls) => {
                 let connection = ClientConnection::new(Arc::clone(&tls.config), tls.name.clone());
                 Some((Box::new(connection.map_err(|_| Fault::Tls)?), tls.required))
             }
@@ -208,8 +247,9 @@ impl Sockets {
         if self.wires.len() <= number {
             self.wires.resize_with(number + 1, || None);
         }
+        let stage = Stage::Connecting;
         self.wires[number] =
-            Some(Wire { socket, stage: Stage::Connecting, tls, generation, waits_for_room: true });
+            Some(Wire { socket, stage, is_of_datagrams, tls, generation, waits_for_room: true });
         Ok(())
     }
 
@@ -278,13 +318,19 @@ fn name(number: usize, generation: u32) -> EventData {
     EventData::new_u64(u64::from(generation) << 32 | number as u64)
 }
 
-fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
-    socket.set_tcp_nodelay(true)?;
-    match socket.connect(&address.into()) {
+fn connect(target: &Target) -> io::Result<Socket> {
+    let domain = Domain::for_address(target.address);
+    let socket = if matches!(target.kind, Kind::Datagrams) {
+        Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?
+    } else {
+        let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+        socket.set_tcp_nodelay(true)?;
+        socket
+    };
+    match socket.connect(&target.address.into()) {
         Ok(()) => {}
         Err(error) if Errno::from_io_error(&error) == Some(Errno::INPROGRESS) => {}
         Err(error) => return Err(error),
     }
-    Ok(socket.into())
+    Ok(socket)
 }

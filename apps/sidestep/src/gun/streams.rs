@@ -59,6 +59,7 @@ impl Fire for StreamRange {
         let sent_until = driver.send(end, &self.stop, &mut live)?;
         driver.wait_for_answers(load.patience, &self.stop)?;
         live.end();
+        driver.end();
         Ok(driver.streams.finish(load.rate, sent_until.since(start)))
     }
 }
@@ -108,6 +109,15 @@ impl Driver<'_> {
         Ok(())
     }
 
+    /// Ends the connections, of which some servers want to be told.
+    fn end(&mut self) {
+        let now = self.clock.now();
+        self.streams.end_all(now);
+        while let Some(number) = self.streams.poll_changed() {
+            self.send_or_close(number, now);
+        }
+    }
+
     /// Does what there is to do, or sleeps until there is something. Counts how its time went.
     fn turn(&mut self, now: Instant, end: Instant) -> anyhow::Result<()> {
         let mut count = self.sockets.poll()?;
@@ -140,7 +150,7 @@ impl Driver<'_> {
         while let Some(number) = self.streams.poll_dial(now) {
             has_acted = true;
             if let Err(fault) = self.sockets.dial(number, self.target) {
-                self.streams.on_failed(number, fault);
+                self.streams.on_failed(number, fault, now);
             }
         }
         while let Some(number) = self.streams.poll_changed() {
@@ -161,7 +171,7 @@ impl Driver<'_> {
                 self.read(number, now); // With TLS something may have come already.
             }
             Ok(Progress::WasOpen) => self.read(number, now),
-            Err(fault) => self.streams.on_failed(number, fault),
+            Err(fault) => self.streams.on_failed(number, fault, now),
         }
         self.send_or_close(number, now);
     }
@@ -172,17 +182,18 @@ impl Driver<'_> {
         match wire.read(&mut self.buffer, &mut |octets| streams.on_octets(number, octets, now)) {
             Ok(true) => {}
             Ok(false) => self.streams.on_close(number, now),
-            Err(fault) => self.streams.on_failed(number, fault),
+            Err(fault) => self.streams.on_failed(number, fault, now),
         }
     }
 
     fn send_or_close(&mut self, number: usize, now: Instant) {
+        if let Some(wire) = self.sockets.wire(number) {
+            self.streams.write(number, &mut |octets| wire.write(octets));
+        }
         if self.streams.is_over(number) {
             self.sockets.close(number);
             return self.streams.on_dropped(number, now);
         }
-        let Some(wire) = self.sockets.wire(number) else { return };
-        self.streams.write(number, &mut |octets| wire.write(octets));
         let has_output = self.streams.has_output(number);
         self.sockets.watch(number, has_output);
     }

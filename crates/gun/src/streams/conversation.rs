@@ -10,6 +10,11 @@ use crate::tally::Tally;
 
 /// One connection's requests and answers. The order of calls is the load's: `begin` only while there is `room`, and nothing after an [`End`].
 pub(crate) trait Conversation {
+    /// Whether something has to be agreed on before the first request, although the driver's part is done.
+    fn is_opening(&self) -> bool {
+        false
+    }
+
     /// How many requests may begin now.
     fn room(&self) -> usize;
 
@@ -28,6 +33,21 @@ pub(crate) trait Conversation {
     /// Gives up requests that were begun at `limit` or before. Those that it can do without are counted by it; if the connection has to
     /// end, that is the answer.
     fn expire(&mut self, limit: Instant, heard: &mut Heard<'_>) -> Option<End>;
+
+    /// When something is to be done, although nothing came.
+    fn next_wake(&self) -> Option<Instant> {
+        None
+    }
+
+    /// That time has come.
+    fn on_wake(&mut self, _: &mut Heard<'_>) -> Option<End> {
+        None
+    }
+
+    /// The connection is over for us. Whether there is something to be sent that tells the server so; TCP does that by itself.
+    fn farewell(&mut self, _: Instant) -> bool {
+        false
+    }
 
     /// Whether there is something to be sent.
     fn has_output(&self) -> bool;
@@ -52,6 +72,32 @@ pub(crate) enum End {
     InOrder,
     /// By a fault. It costs all requests that are under way.
     By(Fault),
+}
+
+/// What a connection has not answered in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lateness {
+    /// Nothing.
+    None,
+    /// Requests, but it does answer.
+    Some,
+    /// Nothing at all has come since the oldest request was begun.
+    Silence,
+}
+
+impl Lateness {
+    /// Of requests that were `begun` then, where those of `limit` and before are late.
+    pub(crate) fn of(
+        begun: impl Iterator<Item = Instant>,
+        limit: Instant,
+        heard_at: Option<Instant>,
+    ) -> Lateness {
+        match begun.filter(|begun| *begun <= limit).min() {
+            None => Lateness::None,
+            Some(oldest) if heard_at.is_none_or(|at| at < oldest) => Lateness::Silence,
+            Some(_) => Lateness::Some,
+        }
+    }
 }
 
 /// What a load asks.

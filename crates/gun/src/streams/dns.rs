@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 
 use clock::Instant;
 
-use super::conversation::{Asked, Conversation, End, Heard, Question, Times};
+use super::conversation::{Asked, Conversation, End, Heard, Lateness, Question, Times};
 use super::fault::Fault;
 
 /// Octets of a question at most: a header, a name, an OPT record.
 pub(crate) const QUESTION_MAX: usize = 512;
 /// Octets of a length.
-const LENGTH_LEN: usize = 2;
+pub(crate) const LENGTH_LEN: usize = 2;
 
 /// A connection of DNS.
 pub(crate) struct DnsStream {
@@ -107,10 +107,11 @@ impl Conversation for DnsStream {
     }
 
     fn expire(&mut self, limit: Instant, heard: &mut Heard<'_>) -> Option<End> {
-        let oldest =
-            self.under_way.front().map(|flight| flight.times.begun).filter(|begun| *begun <= limit)?;
-        if self.heard_at.is_none_or(|at| at < oldest) {
-            return Some(End::By(Fault::TimedOut)); // Nothing at all has come since.
+        let oldest = self.under_way.front().map(|flight| flight.times.begun);
+        match Lateness::of(oldest.into_iter(), limit, self.heard_at) {
+            Lateness::None => return None,
+            Lateness::Silence => return Some(End::By(Fault::TimedOut)),
+            Lateness::Some => {}
         }
         let before = self.under_way.len();
         self.under_way.retain(|flight| flight.times.begun > limit);

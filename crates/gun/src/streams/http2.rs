@@ -12,12 +12,11 @@ use bytes::Bytes;
 use clock::Instant;
 use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream, SendStream};
-use http::{HeaderMap, Method, Request, Uri, Version};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::conversation::{Asked, Conversation, End, Heard, Question, Times};
-use super::dns::QUESTION_MAX;
+use super::conversation::{Asked, Conversation, End, Heard, Lateness, Question, Times};
 use super::fault::Fault;
+use super::request::{HttpRequest, MESSAGE_MAX, body_of};
 
 /// Octets that wait to be sent at most: bodies wait where they are.
 const OUTGOING_MAX: usize = 64 * 1024;
@@ -26,31 +25,10 @@ const INCOMING_MAX: usize = 1024 * 1024;
 /// What a server may send of one body, and of all, before we have looked at it.
 const STREAM_WINDOW: u32 = 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
-/// Octets of a message of DNS at most.
-const MESSAGE_MAX: usize = 65535;
-
-/// A request as all streams send it.
-#[derive(Clone, Debug)]
-pub struct Http2Request {
-    request: Request<()>,
-    body: Bytes,
-}
-
-impl Http2Request {
-    /// A request for `uri`, which has a scheme, an authority and a path.
-    pub fn new(method: Method, uri: Uri, fields: HeaderMap, body: Bytes) -> Http2Request {
-        let mut request = Request::new(());
-        *request.method_mut() = method;
-        *request.uri_mut() = uri;
-        *request.version_mut() = Version::HTTP_2;
-        *request.headers_mut() = fields;
-        Http2Request { request, body }
-    }
-}
 
 /// A connection of HTTP/2.
 pub(crate) struct Http2 {
-    request: Http2Request,
+    request: HttpRequest,
     pipe: Transport,
     /// `None` if its beginning failed.
     session: Option<(SendRequest<Bytes>, Connection<Transport, Bytes>)>,
@@ -88,7 +66,7 @@ enum Outcome {
 
 impl Http2 {
     /// `pipeline` requests under way at most. A connection that is not kept has one request.
-    pub(crate) fn new(request: Http2Request, pipeline: usize, is_kept: bool) -> Http2 {
+    pub(crate) fn new(request: HttpRequest, pipeline: usize, is_kept: bool) -> Http2 {
         let pipe = Transport::default();
         let mut builder = Builder::new();
         builder.enable_push(false);
@@ -174,10 +152,7 @@ impl Http2 {
     fn send(&mut self, times: Times, asked: &mut Asked) -> Result<(), h2::Error> {
         let Some((sender, _)) = &mut self.session else { return Ok(()) };
         let question = asked.next();
-        let body = match question {
-            Some(question) => dns_message(question, asked),
-            None => self.request.body.clone(),
-        };
+        let body = body_of(&self.request, question, asked);
         let (response, mut stream) = sender.send_request(self.request.request.clone(), body.is_empty())?;
         if !body.is_empty() {
             stream.send_data(body, true)?; // Waits for the server's window by itself, without a copy.
@@ -194,14 +169,6 @@ impl Http2 {
         });
         Ok(())
     }
-}
-
-/// The ID is 0, so that caches see equal questions as such (RFC 8484, 4.1).
-fn dns_message(question: Question, asked: &Asked) -> Bytes {
-    let mut room = [0; QUESTION_MAX];
-    let questions = asked.questions.as_ref();
-    let len = questions.and_then(|it| it.write(question.index, question.number, 0, &mut room));
-    Bytes::copy_from_slice(&room[..len.unwrap_or(0)])
 }
 
 impl Stream {
@@ -305,10 +272,11 @@ impl Conversation for Http2 {
         if self.is_closing && self.streams.is_empty() {
             return Some(End::InOrder);
         }
-        let late = self.streams.iter().map(|stream| stream.times.begun).filter(|begun| *begun <= limit);
-        let oldest = late.min()?;
-        if self.heard_at.is_none_or(|at| at < oldest) {
-            return Some(End::By(Fault::TimedOut)); // Nothing at all has come since.
+        let begun = self.streams.iter().map(|stream| stream.times.begun);
+        match Lateness::of(begun, limit, self.heard_at) {
+            Lateness::None => return None,
+            Lateness::Silence => return Some(End::By(Fault::TimedOut)),
+            Lateness::Some => {}
         }
         let before = self.streams.len();
         self.streams.retain(|stream| stream.times.begun > limit);

@@ -1,15 +1,19 @@
 //! All connections of a load: which is opened, which takes the next request, what is given up.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use clock::{Duration, Instant};
 
 use super::backlog::Backlog;
 use super::conversation::{Asked, Conversation, End, Heard, Times};
 use super::dns::DnsStream;
+use super::doq::Doq;
 use super::fault::Fault;
 use super::http1::{Http1, Http1Request};
-use super::http2::{Http2, Http2Request};
+use super::http2::Http2;
+use super::http3::Http3;
+use super::quic::Quic;
+use super::request::HttpRequest;
 use crate::questions::Questions;
 use crate::schedule::Schedule;
 use crate::tally::{Summary, Tally};
@@ -41,11 +45,15 @@ pub enum Speech {
     /// HTTP/1.1.
     Http1(Http1Request),
     /// HTTP/2.
-    Http2(Http2Request),
+    Http2(HttpRequest),
+    /// HTTP/3.
+    Http3(Quic, HttpRequest),
     /// DNS over TCP or TLS.
     Dns(Questions),
     /// DNS over HTTPS: these questions as bodies of this request.
-    Doh(Http2Request, Questions),
+    Doh(HttpRequest, Questions),
+    /// DNS over QUIC.
+    Doq(Quic, Questions),
 }
 
 /// When requests are due.
@@ -79,6 +87,8 @@ pub struct Streams {
     /// Connections that may have room, in turn.
     ready: VecDeque<usize>,
     changed: VecDeque<usize>,
+    /// When connections want to be woken.
+    wakes: BTreeSet<(Instant, usize)>,
     backlog: Backlog,
     asked: Asked,
     tally: Tally,
@@ -90,6 +100,8 @@ pub struct Streams {
 /// Room for one connection.
 struct Place {
     state: State,
+    /// Its entry in `wakes`.
+    wake: Option<Instant>,
     is_ready: bool,
     is_changed: bool,
     /// This connection has brought an answer.
@@ -103,7 +115,8 @@ enum State {
     /// Since then, for a request that was due then.
     Dialling(Instant, Option<Instant>),
     Open(Box<dyn Conversation>),
-    Over,
+    /// Something may have to be sent yet.
+    Over(Option<Box<dyn Conversation>>),
 }
 
 impl Streams {
@@ -111,14 +124,17 @@ impl Streams {
     pub fn new(setup: Setup, now: Instant) -> Streams {
         let place = || Place {
             state: State::Free,
+            wake: None,
             is_ready: false,
             is_changed: false,
             has_answered: false,
             has_failed: false,
         };
         let questions = match &setup.speech {
-            Speech::Dns(questions) | Speech::Doh(_, questions) => Some(questions.clone()),
-            Speech::Http1(_) | Speech::Http2(_) => None,
+            Speech::Dns(questions) | Speech::Doh(_, questions) | Speech::Doq(_, questions) => {
+                Some(questions.clone())
+            }
+            Speech::Http1(_) | Speech::Http2(_) | Speech::Http3(..) => None,
         };
         Streams {
             speech: setup.speech,
@@ -132,6 +148,7 @@ impl Streams {
             paused: VecDeque::new(),
             ready: VecDeque::new(),
             changed: VecDeque::new(),
+            wakes: BTreeSet::new(),
             backlog: Backlog::default(),
             asked: Asked { questions, number: 0 },
             tally: Tally::new(now),
@@ -153,7 +170,7 @@ impl Streams {
 
     /// Whether connections are being opened.
     pub fn is_dialling(&self) -> bool {
-        self.places.iter().any(|place| matches!(place.state, State::Dialling(..)))
+        self.places.iter().any(Place::is_dialling)
     }
 
     /// Whether requests wait, for a connection or for an answer.
@@ -163,7 +180,8 @@ impl Streams {
 
     /// When a turn is due, although nothing came.
     pub fn next_wake(&self) -> Instant {
-        self.next_due().map_or(self.next_sweep, |due| due.min(self.next_sweep))
+        let wake = self.wakes.first().map(|(at, _)| *at);
+        [self.next_due(), wake].into_iter().flatten().fold(self.next_sweep, Instant::min)
     }
 
     fn next_due(&self) -> Option<Instant> {
@@ -176,11 +194,21 @@ impl Streams {
     /// Takes what is due, and gives it to connections with room; gives up what took too long.
     pub fn turn(&mut self, now: Instant) {
         self.take_due(now);
+        self.wake(now);
         if now >= self.next_sweep {
             self.next_sweep = now + SWEEP_EVERY;
             self.sweep(now);
         }
         self.dispatch(now);
+    }
+
+    /// Wakes the connections that wanted to be woken by now.
+    fn wake(&mut self, now: Instant) {
+        let later = self.wakes.split_off(&(now + Duration::from_nanos(1), 0));
+        for (_, number) in std::mem::replace(&mut self.wakes, later) {
+            self.places[number].wake = None;
+            self.converse(number, now, |conversation, heard| conversation.on_wake(heard));
+        }
     }
 
     fn take_due(&mut self, now: Instant) {
@@ -220,6 +248,7 @@ impl Streams {
         let State::Open(conversation) = &mut self.places[number].state else { return };
         conversation.begin(Times { due, begun }, &mut self.asked);
         self.tally.on_begun();
+        self.note_wake(number);
         self.mark_changed(number);
     }
 
@@ -245,7 +274,7 @@ impl Streams {
 
     fn sweep_place(&mut self, number: usize, now: Instant) {
         if matches!(self.places[number].state, State::Dialling(since, _) if since + self.timeout <= now) {
-            return self.end(number, End::By(Fault::NotConnected));
+            return self.end(number, End::By(Fault::NotConnected), now);
         }
         let Some(limit) = now.as_nanos().checked_sub(self.timeout.as_nanos()).map(Instant::from_nanos) else {
             return;
@@ -281,12 +310,8 @@ impl Streams {
     /// A connection is open, with everything that has to be agreed on before the first request.
     pub fn on_open(&mut self, number: usize, now: Instant) {
         let State::Dialling(_, request) = self.places[number].state else { return };
-        let conversation: Box<dyn Conversation> = match &self.speech {
-            Speech::Http1(request) => Box::new(Http1::new(request.clone(), self.pipeline, self.is_kept)),
-            Speech::Http2(request) | Speech::Doh(request, _) => {
-                Box::new(Http2::new(request.clone(), self.pipeline, self.is_kept))
-            }
-            Speech::Dns(_) => Box::new(DnsStream::new(self.pipeline)),
+        let Some(conversation) = self.conversation(now) else {
+            return self.end(number, End::By(Fault::NotConnected), now);
         };
         self.places[number].state = State::Open(conversation);
         if let Some(due) = request {
@@ -296,9 +321,24 @@ impl Streams {
         self.mark_changed(number);
     }
 
+    /// What is spoken on a new connection; `None` if it cannot be.
+    fn conversation(&self, now: Instant) -> Option<Box<dyn Conversation>> {
+        Some(match &self.speech {
+            Speech::Http1(request) => Box::new(Http1::new(request.clone(), self.pipeline, self.is_kept)),
+            Speech::Http2(request) | Speech::Doh(request, _) => {
+                Box::new(Http2::new(request.clone(), self.pipeline, self.is_kept))
+            }
+            Speech::Http3(quic, request) => {
+                Box::new(Http3::new(quic, request.clone(), self.pipeline, self.is_kept, now)?)
+            }
+            Speech::Dns(_) => Box::new(DnsStream::new(self.pipeline)),
+            Speech::Doq(quic, _) => Box::new(Doq::new(quic, self.pipeline, now)?),
+        })
+    }
+
     /// There is no connection, or it failed.
-    pub fn on_failed(&mut self, number: usize, fault: Fault) {
-        self.end(number, End::By(fault));
+    pub fn on_failed(&mut self, number: usize, fault: Fault, now: Instant) {
+        self.end(number, End::By(fault), now);
     }
 
     /// Octets have come.
@@ -326,8 +366,9 @@ impl Streams {
         let has_output = conversation.has_output();
         place.has_answered |= self.tally.counts().answered > answered;
         match end {
-            Some(end) => self.end(number, end),
+            Some(end) => self.end(number, end, now),
             None => {
+                self.note_wake(number);
                 self.mark_ready(number);
                 if has_output {
                     self.mark_changed(number);
@@ -336,9 +377,23 @@ impl Streams {
         }
     }
 
-    fn end(&mut self, number: usize, end: End) {
+    /// Notes when a connection wants to be woken.
+    fn note_wake(&mut self, number: usize) {
         let place = &mut self.places[number];
-        if matches!(place.state, State::Free | State::Over) {
+        let wake = match &place.state {
+            State::Open(conversation) => conversation.next_wake(),
+            State::Free | State::Dialling(..) | State::Over(_) => None,
+        };
+        let before = std::mem::replace(&mut place.wake, wake);
+        if before != wake {
+            before.map(|at| self.wakes.remove(&(at, number)));
+            wake.map(|at| self.wakes.insert((at, number)));
+        }
+    }
+
+    fn end(&mut self, number: usize, end: End, now: Instant) {
+        let place = &mut self.places[number];
+        if matches!(place.state, State::Free | State::Over(_)) {
             return;
         }
         if let End::By(fault) = end {
@@ -346,7 +401,12 @@ impl Streams {
         }
         place.has_failed = end != End::InOrder || !place.has_answered;
         place.has_answered = false;
-        place.state = State::Over;
+        let conversation = match std::mem::replace(&mut place.state, State::Over(None)) {
+            State::Open(mut conversation) => conversation.farewell(now).then_some(conversation),
+            State::Free | State::Dialling(..) | State::Over(_) => None,
+        };
+        place.state = State::Over(conversation);
+        self.note_wake(number);
         self.mark_changed(number);
     }
 
@@ -357,15 +417,15 @@ impl Streams {
         Some(number)
     }
 
-    /// Whether a connection is over, and its socket to be closed.
+    /// Whether a connection is over: what it has left to say is to be sent, and its socket to be closed.
     pub fn is_over(&self, number: usize) -> bool {
-        matches!(self.places[number].state, State::Over)
+        matches!(self.places[number].state, State::Over(_))
     }
 
     /// The socket of a connection that is over is closed.
     pub fn on_dropped(&mut self, number: usize, now: Instant) {
         let place = &mut self.places[number];
-        if !matches!(place.state, State::Over) {
+        if !matches!(place.state, State::Over(_)) {
             return;
         }
         place.state = State::Free;
@@ -378,14 +438,24 @@ impl Streams {
 
     /// Gives what is to be sent to `sink`, which says how much of it it took.
     pub fn write(&mut self, number: usize, sink: &mut dyn FnMut(&[u8]) -> usize) {
-        if let State::Open(conversation) = &mut self.places[number].state {
-            conversation.write(sink);
+        match &mut self.places[number].state {
+            State::Open(conversation) => {
+                conversation.write(sink);
+                self.note_wake(number);
+            }
+            State::Over(Some(conversation)) => conversation.write(sink),
+            State::Free | State::Dialling(..) | State::Over(None) => {}
         }
     }
 
     /// Whether a connection has something to be sent.
     pub fn has_output(&self, number: usize) -> bool {
         matches!(&self.places[number].state, State::Open(conversation) if conversation.has_output())
+    }
+
+    /// Ends all connections.
+    pub fn end_all(&mut self, now: Instant) {
+        (0..self.places.len()).for_each(|number| self.end(number, End::InOrder, now));
     }
 
     /// What came of it, of `offered` requests a second (0: as many as there was room for) in `length` of sending.
@@ -399,10 +469,18 @@ impl Streams {
 }
 
 impl Place {
+    fn is_dialling(&self) -> bool {
+        match &self.state {
+            State::Dialling(..) => true,
+            State::Open(conversation) => conversation.is_opening(),
+            State::Free | State::Over(_) => false,
+        }
+    }
+
     fn room(&self) -> usize {
         match &self.state {
             State::Open(conversation) => conversation.room(),
-            State::Free | State::Dialling(..) | State::Over => 0,
+            State::Free | State::Dialling(..) | State::Over(_) => 0,
         }
     }
 
@@ -411,7 +489,7 @@ impl Place {
         match &self.state {
             State::Open(conversation) => conversation.under_way(),
             State::Dialling(_, request) => usize::from(request.is_some()),
-            State::Free | State::Over => 0,
+            State::Free | State::Over(_) => 0,
         }
     }
 }

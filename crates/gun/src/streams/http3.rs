@@ -1,0 +1,274 @@
+//! HTTP/3 on one connection (RFC 9114), by the crate `h3`: it is asynchronous, and is polled here after each input.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use bytes::{Buf, Bytes};
+use clock::Instant;
+use h3::client::{Connection, SendRequest};
+use h3::error::{Code, ConnectionError, StreamError};
+
+use super::conversation::{Asked, Conversation, End, Heard, Lateness, Times};
+use super::fault::Fault;
+use super::http3_transport::Transport;
+use super::quic::{Quic, Session};
+use super::request::HttpRequest;
+
+type Link = (Connection<Transport, Bytes>, SendRequest<Transport, Bytes>);
+type Task<T> = Pin<Box<dyn Future<Output = T>>>;
+
+/// A connection of HTTP/3.
+pub(crate) struct Http3 {
+    session: Session,
+    request: HttpRequest,
+    stage: Stage,
+    exchanges: Vec<Exchange>,
+    pipeline: usize,
+    requests_left: u64,
+    /// The server said that it takes no more.
+    is_closing: bool,
+    opened_at: Instant,
+    heard_at: Option<Instant>,
+}
+
+enum Stage {
+    Opening(Task<Result<Link, ConnectionError>>),
+    Open(Box<Link>),
+    Failed,
+}
+
+/// A request and its answer.
+struct Exchange {
+    times: Times,
+    progress: Progress,
+}
+
+enum Progress {
+    /// For the connection to be open.
+    Waits,
+    UnderWay(Task<Result<Answer, StreamError>>),
+    Over(Result<Answer, StreamError>),
+}
+
+struct Answer {
+    status: u16,
+    octets: u64,
+}
+
+impl Exchange {
+    /// Goes on.
+    fn poll(&mut self, link: &Link, request: &HttpRequest) {
+        if let Progress::Waits = self.progress {
+            self.progress = Progress::UnderWay(exchange(link.1.clone(), request.clone()));
+        }
+        if let Progress::UnderWay(task) = &mut self.progress
+            && let Poll::Ready(outcome) = task.as_mut().poll(&mut context())
+        {
+            self.progress = Progress::Over(outcome);
+        }
+    }
+
+    /// Whether it is over, and not merely with its connection.
+    fn is_over(&self) -> bool {
+        match &self.progress {
+            Progress::Waits | Progress::UnderWay(_) => false,
+            Progress::Over(outcome) => !matches!(outcome, Err(StreamError::ConnectionError { .. })),
+        }
+    }
+}
+
+impl Http3 {
+    /// `pipeline` requests under way at most. A connection that is not kept has one request. `None` if no connection can go there.
+    pub(crate) fn new(
+        quic: &Quic,
+        request: HttpRequest,
+        pipeline: usize,
+        is_kept: bool,
+        now: Instant,
+    ) -> Option<Http3> {
+        let session = Session::connect(quic, now)?;
+        let transport = Transport(session.clone());
+        // Unknown frames (RFC 9114, 7.2.8) try a server's manners, and aioquic 1.2 does not see a request's end behind one.
+        let opening = async move { h3::client::builder().send_grease(false).build(transport).await };
+        let stage = Stage::Opening(Box::pin(opening));
+        Some(Http3 {
+            session,
+            request,
+            stage,
+            exchanges: Vec::with_capacity(pipeline),
+            pipeline,
+            requests_left: if is_kept { u64::MAX } else { 1 },
+            is_closing: false,
+            opened_at: now,
+            heard_at: None,
+        })
+    }
+
+    /// Goes on with everything, until nothing moves without the server.
+    fn drive(&mut self, heard: &mut Heard<'_>) -> Option<End> {
+        self.poll_connection();
+        while self.poll_exchanges(heard) {
+            self.poll_connection();
+        }
+        self.session.settle();
+        let has_done_all = self.exchanges.is_empty() && (self.is_closing || self.requests_left == 0);
+        match &self.stage {
+            Stage::Failed => {
+                Some(self.session.end(self.exchanges.len()).unwrap_or(End::By(Fault::NotTheProtocol)))
+            }
+            Stage::Open(_) if has_done_all => Some(End::InOrder),
+            Stage::Opening(_) | Stage::Open(_) => self.session.end(self.exchanges.len()),
+        }
+    }
+
+    fn poll_connection(&mut self) {
+        if let Stage::Opening(task) = &mut self.stage {
+            match task.as_mut().poll(&mut context()) {
+                Poll::Pending => return,
+                Poll::Ready(Ok(link)) => self.stage = Stage::Open(Box::new(link)),
+                Poll::Ready(Err(_)) => self.stage = Stage::Failed,
+            }
+        }
+        if let Stage::Open(link) = &mut self.stage {
+            match link.0.poll_close(&mut context()) {
+                Poll::Ready(error) if !error.is_h3_no_error() => self.stage = Stage::Failed,
+                Poll::Ready(_) => self.is_closing = true,
+                Poll::Pending => {}
+            }
+        }
+    }
+
+    /// Whether an exchange has ended. Those that fail with their connection are left: they are counted with it.
+    fn poll_exchanges(&mut self, heard: &mut Heard<'_>) -> bool {
+        let Stage::Open(link) = &self.stage else { return false };
+        self.exchanges.iter_mut().for_each(|exchange| exchange.poll(link, &self.request));
+        let mut has_ended = false;
+        for exchange in self.exchanges.extract_if(.., |exchange| exchange.is_over()) {
+            has_ended = true;
+            let Progress::Over(outcome) = exchange.progress else { continue };
+            match outcome {
+                Ok(answer) => heard.answered(exchange.times, answer.status, answer.octets),
+                Err(error) if is_not_looked_at(&error) => {
+                    self.is_closing = true;
+                    heard.again(exchange.times);
+                }
+                Err(StreamError::RemoteTerminate { .. }) => heard.fault(Fault::StreamReset, 1),
+                Err(_) => heard.fault(Fault::NotTheProtocol, 1),
+            }
+        }
+        has_ended
+    }
+}
+
+/// The server says that it takes no request more (GOAWAY), or has not looked at this one.
+fn is_not_looked_at(error: &StreamError) -> bool {
+    match error {
+        StreamError::RemoteClosing { .. } => true,
+        StreamError::RemoteTerminate { code, .. } => *code == Code::H3_REQUEST_REJECTED,
+        _ => false,
+    }
+}
+
+/// A request and its answer, from the first octet to the last.
+fn exchange(
+    mut sender: SendRequest<Transport, Bytes>,
+    request: HttpRequest,
+) -> Task<Result<Answer, StreamError>> {
+    Box::pin(async move {
+        let mut stream = sender.send_request(request.request).await?;
+        if !request.body.is_empty() {
+            stream.send_data(request.body).await?;
+        }
+        stream.finish().await?;
+        let status = stream.recv_response().await?.status().as_u16();
+        let mut octets = 0;
+        while let Some(data) = stream.recv_data().await? {
+            octets += data.remaining() as u64;
+        }
+        Ok(Answer { status, octets })
+    })
+}
+
+impl Conversation for Http3 {
+    fn is_opening(&self) -> bool {
+        matches!(self.stage, Stage::Opening(_))
+    }
+
+    fn room(&self) -> usize {
+        let may_begin = matches!(self.stage, Stage::Open(_)) && !self.is_closing && self.requests_left > 0;
+        usize::from(may_begin && self.exchanges.len() < self.pipeline && self.session.has_stream())
+    }
+
+    fn under_way(&self) -> usize {
+        self.exchanges.len()
+    }
+
+    fn begin(&mut self, times: Times, _: &mut Asked) {
+        self.requests_left -= 1;
+        self.session.set_now(times.begun);
+        let mut exchange = Exchange { times, progress: Progress::Waits };
+        if let Stage::Open(link) = &self.stage {
+            exchange.poll(link, &self.request);
+        }
+        self.session.settle();
+        self.exchanges.push(exchange);
+    }
+
+    fn on_octets(&mut self, datagram: &[u8], heard: &mut Heard<'_>) -> Option<End> {
+        self.heard_at = Some(heard.now);
+        self.session.on_datagram(datagram, heard.now);
+        self.drive(heard)
+    }
+
+    fn on_close(&mut self, _: &mut Heard<'_>) -> End {
+        End::By(Fault::ClosedEarly) // Datagrams have no end.
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        let is_over = self.exchanges.iter().any(Exchange::is_over); // It failed before anything came.
+        if is_over { Some(self.opened_at) } else { self.session.next_wake() }
+    }
+
+    fn on_wake(&mut self, heard: &mut Heard<'_>) -> Option<End> {
+        self.session.on_wake(heard.now);
+        self.drive(heard)
+    }
+
+    fn expire(&mut self, limit: Instant, heard: &mut Heard<'_>) -> Option<End> {
+        if self.is_opening() && self.opened_at <= limit {
+            return Some(End::By(Fault::NotConnected));
+        }
+        if self.is_closing && self.exchanges.is_empty() {
+            return Some(End::InOrder);
+        }
+        let begun = self.exchanges.iter().map(|exchange| exchange.times.begun);
+        match Lateness::of(begun, limit, self.heard_at) {
+            Lateness::None => return None,
+            Lateness::Silence => return Some(End::By(Fault::TimedOut)),
+            Lateness::Some => {}
+        }
+        let before = self.exchanges.len();
+        self.exchanges.retain(|exchange| exchange.times.begun > limit);
+        heard.fault(Fault::TimedOut, before - self.exchanges.len());
+        self.drive(heard)
+    }
+
+    fn has_output(&self) -> bool {
+        self.session.has_output()
+    }
+
+    fn write(&mut self, sink: &mut dyn FnMut(&[u8]) -> usize) {
+        self.session.write(sink);
+    }
+
+    fn farewell(&mut self, now: Instant) -> bool {
+        self.session.set_now(now);
+        self.session.close(Code::H3_NO_ERROR.value());
+        self.session.has_output()
+    }
+}
+
+fn context() -> Context<'static> {
+    Context::from_waker(Waker::noop())
+}

@@ -1,0 +1,328 @@
+//! One connection of QUIC (RFC 9000), by the crate `quinn-proto`: datagrams and times come in, datagrams go out.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time;
+
+use bytes::{Buf, Bytes, BytesMut};
+use clock::{Duration, Instant};
+use quinn_proto::crypto::rustls::{NoInitialCipherSuite, QuicClientConfig};
+use quinn_proto::{
+    ClientConfig, Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint,
+    EndpointConfig, Event, ReadError, ReadableError, StreamEvent, StreamId, TransportConfig,
+    TransportErrorCode, VarInt, WriteError,
+};
+use rustls::pki_types::ServerName;
+
+use super::conversation::End;
+use super::fault::Fault;
+
+/// Octets of an answer that a server may send ahead of what we have looked at.
+const STREAM_WINDOW: u32 = 1024 * 1024;
+
+/// Whom connections go to, and how its certificate is judged.
+#[derive(Clone)]
+pub struct Quic {
+    server: SocketAddr,
+    name: String,
+    config: ClientConfig,
+}
+
+impl Quic {
+    /// A server whose certificate has to have `name`. `tls` says what is spoken (ALPN) and whom to trust; it has to know TLS 1.3.
+    pub fn new(
+        server: SocketAddr,
+        name: &ServerName<'_>,
+        tls: Arc<rustls::ClientConfig>,
+    ) -> Result<Quic, NoInitialCipherSuite> {
+        let mut transport = TransportConfig::default();
+        transport.stream_receive_window(STREAM_WINDOW.into());
+        let mut config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?));
+        config.transport_config(Arc::new(transport));
+        Ok(Quic { server, name: name.to_str().into_owned(), config })
+    }
+}
+
+/// A connection, for the conversation on it and all its streams.
+#[derive(Clone)]
+pub(super) struct Session(Rc<RefCell<Inner>>);
+
+struct Inner {
+    endpoint: Endpoint,
+    handle: ConnectionHandle,
+    connection: Connection,
+    server: SocketAddr,
+    /// The same instant on our clock and on that of `quinn-proto`.
+    origin: (Instant, time::Instant),
+    now: Instant,
+    is_connected: bool,
+    end: Option<End>,
+    /// The next stream, once the server lets us have one.
+    next_stream: Option<StreamId>,
+    /// Streams on which something came.
+    readable: Vec<StreamId>,
+    /// What is to be sent next; empty if there is nothing.
+    outgoing: Vec<u8>,
+}
+
+/// What a stream has for us.
+pub(super) enum Read {
+    Data(Bytes),
+    Waits,
+    Ended,
+    /// The server has reset it, for this reason.
+    Reset(u64),
+}
+
+/// A stream that takes nothing more, as the server asked for that.
+pub(super) struct Stopped;
+
+impl Session {
+    /// Begins a connection; `None` if none can go there, as to port 0.
+    pub(super) fn connect(quic: &Quic, now: Instant) -> Option<Session> {
+        let origin = (now, time::Instant::now());
+        let mut endpoint = Endpoint::new(Arc::new(EndpointConfig::default()), None, false, None);
+        let (handle, connection) =
+            endpoint.connect(origin.1, quic.config.clone(), quic.server, &quic.name).ok()?;
+        let mut inner = Inner {
+            endpoint,
+            handle,
+            connection,
+            server: quic.server,
+            origin,
+            now,
+            is_connected: false,
+            end: None,
+            next_stream: None,
+            readable: Vec::new(),
+            outgoing: Vec::new(),
+        };
+        inner.settle();
+        Some(Session(Rc::new(RefCell::new(inner))))
+    }
+
+    pub(super) fn on_datagram(&self, datagram: &[u8], now: Instant) {
+        self.0.borrow_mut().on_datagram(datagram, now);
+    }
+
+    /// A time that was asked for has come.
+    pub(super) fn on_wake(&self, now: Instant) {
+        let mut inner = self.0.borrow_mut();
+        inner.now = now;
+        let now = inner.foreign_now();
+        inner.connection.handle_timeout(now);
+        inner.settle();
+    }
+
+    /// When something is to be done, although nothing came.
+    pub(super) fn next_wake(&self) -> Option<Instant> {
+        let mut inner = self.0.borrow_mut();
+        let (ours, theirs) = inner.origin;
+        let at = inner.connection.poll_timeout()?;
+        Some(ours + Duration::from_nanos(at.saturating_duration_since(theirs).as_nanos() as u64))
+    }
+
+    /// What is done next is done now.
+    pub(super) fn set_now(&self, now: Instant) {
+        self.0.borrow_mut().now = now;
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        self.0.borrow().is_connected
+    }
+
+    /// How the connection has ended, if it has, with so many requests `under_way`.
+    pub(super) fn end(&self, under_way: usize) -> Option<End> {
+        match self.0.borrow().end? {
+            End::InOrder if under_way > 0 => Some(End::By(Fault::ClosedEarly)),
+            end => Some(end),
+        }
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.0.borrow().end.is_some()
+    }
+
+    /// Whether a stream may begin.
+    pub(super) fn has_stream(&self) -> bool {
+        self.0.borrow().next_stream.is_some()
+    }
+
+    /// A new stream, in both directions.
+    pub(super) fn open(&self) -> Option<StreamId> {
+        let mut inner = self.0.borrow_mut();
+        let id = inner.next_stream.take();
+        inner.settle();
+        id
+    }
+
+    /// A new stream from us alone.
+    pub(super) fn open_own(&self) -> Option<StreamId> {
+        self.0.borrow_mut().connection.streams().open(Dir::Uni)
+    }
+
+    /// A stream that the server began.
+    pub(super) fn accept(&self, direction: Dir) -> Option<StreamId> {
+        self.0.borrow_mut().connection.streams().accept(direction)
+    }
+
+    /// Takes a stream on which something came.
+    pub(super) fn pop_readable(&self) -> Option<StreamId> {
+        self.0.borrow_mut().readable.pop()
+    }
+
+    pub(super) fn read(&self, id: StreamId) -> Read {
+        let mut inner = self.0.borrow_mut();
+        let mut stream = inner.connection.recv_stream(id);
+        let mut chunks = match stream.read(true) {
+            Ok(chunks) => chunks,
+            Err(ReadableError::ClosedStream | ReadableError::IllegalOrderedRead) => return Read::Ended,
+        };
+        let read = match chunks.next(usize::MAX) {
+            Ok(Some(chunk)) => Read::Data(chunk.bytes),
+            Ok(None) => Read::Ended,
+            Err(ReadError::Blocked) => Read::Waits,
+            Err(ReadError::Reset(code)) => Read::Reset(code.into_inner()),
+        };
+        // Whether the server hears of more room: `settle` sends whatever there is.
+        let _ = chunks.finalize();
+        read
+    }
+
+    /// Gives the front of `octets` to a stream: what there is room for.
+    pub(super) fn send(&self, id: StreamId, octets: &mut impl Buf) -> Result<(), Stopped> {
+        let mut inner = self.0.borrow_mut();
+        while octets.has_remaining() {
+            match inner.connection.send_stream(id).write(octets.chunk()) {
+                Ok(len) => octets.advance(len),
+                Err(WriteError::Blocked) => return Ok(()),
+                Err(WriteError::Stopped(_) | WriteError::ClosedStream) => return Err(Stopped),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends our side of a stream.
+    pub(super) fn finish(&self, id: StreamId) {
+        let _ = self.0.borrow_mut().connection.send_stream(id).finish(); // One that has ended is ended.
+    }
+
+    /// Ends our side of a stream amid what it sends.
+    pub(super) fn reset(&self, id: StreamId, code: u64) {
+        let _ = self.0.borrow_mut().connection.send_stream(id).reset(reason(code));
+    }
+
+    /// Wants nothing more from a stream.
+    pub(super) fn stop(&self, id: StreamId, code: u64) {
+        let _ = self.0.borrow_mut().connection.recv_stream(id).stop(reason(code));
+    }
+
+    /// Ends the connection: [`Session::write`] then has the last datagram.
+    pub(super) fn close(&self, code: u64) {
+        let mut inner = self.0.borrow_mut();
+        let now = inner.foreign_now();
+        inner.connection.close(now, reason(code), Bytes::new());
+        inner.settle();
+    }
+
+    /// Makes what is to be sent after streams were used.
+    pub(super) fn settle(&self) {
+        self.0.borrow_mut().settle();
+    }
+
+    pub(super) fn has_output(&self) -> bool {
+        !self.0.borrow().outgoing.is_empty()
+    }
+
+    /// Gives datagrams to `sink`, until it takes none.
+    pub(super) fn write(&self, sink: &mut dyn FnMut(&[u8]) -> usize) {
+        let mut inner = self.0.borrow_mut();
+        while !inner.outgoing.is_empty() && sink(&inner.outgoing) > 0 {
+            inner.outgoing.clear();
+            inner.next_datagram();
+        }
+    }
+}
+
+impl Inner {
+    fn foreign_now(&self) -> time::Instant {
+        self.origin.1 + time::Duration::from_nanos(self.now.since(self.origin.0).as_nanos())
+    }
+
+    fn on_datagram(&mut self, datagram: &[u8], now: Instant) {
+        self.now = now;
+        let (now, mut reply) = (self.foreign_now(), Vec::new());
+        // A reply would be to what is of no connection: it is not ours to give.
+        let event = self.endpoint.handle(now, self.server, None, None, BytesMut::from(datagram), &mut reply);
+        if let Some(DatagramEvent::ConnectionEvent(_, event)) = event {
+            self.connection.handle_event(event);
+        }
+        self.settle();
+    }
+
+    /// Takes what the connection has to say, and makes the next datagram.
+    fn settle(&mut self) {
+        while let Some(event) = self.connection.poll_endpoint_events() {
+            if let Some(event) = self.endpoint.handle_event(self.handle, event) {
+                self.connection.handle_event(event);
+            }
+        }
+        while let Some(event) = self.connection.poll() {
+            match event {
+                Event::Connected => self.is_connected = true,
+                Event::ConnectionLost { reason } => self.end = Some(end_by(&reason, self.is_connected)),
+                Event::Stream(StreamEvent::Readable { id }) => self.readable.push(id),
+                Event::Stream(_)
+                | Event::HandshakeDataReady
+                | Event::DatagramReceived
+                | Event::DatagramsUnblocked => {}
+            }
+        }
+        if self.is_connected && self.next_stream.is_none() {
+            self.next_stream = self.connection.streams().open(Dir::Bi);
+        }
+        self.next_datagram();
+    }
+
+    fn next_datagram(&mut self) {
+        if self.outgoing.is_empty() {
+            let now = self.foreign_now();
+            if self.connection.poll_transmit(now, 1, &mut self.outgoing).is_none() {
+                self.outgoing.clear();
+            }
+        }
+    }
+}
+
+/// Codes above 2^62 do not exist.
+fn reason(code: u64) -> VarInt {
+    VarInt::from_u64(code).unwrap_or(VarInt::MAX)
+}
+
+fn end_by(error: &ConnectionError, was_connected: bool) -> End {
+    let is_crypto =
+        |code: TransportErrorCode| u64::from(code) & !0xff == u64::from(TransportErrorCode::crypto(0));
+    End::By(match error {
+        ConnectionError::LocallyClosed | ConnectionError::ApplicationClosed(_) if was_connected => {
+            return End::InOrder; // Whether a request was under way, its conversation knows.
+        }
+        ConnectionError::TransportError(error) if is_crypto(error.code) => Fault::Tls,
+        ConnectionError::ConnectionClosed(close) if is_crypto(close.error_code) => Fault::Tls,
+        ConnectionError::ConnectionClosed(close)
+            if close.error_code == TransportErrorCode::CONNECTION_REFUSED =>
+        {
+            Fault::Refused
+        }
+        ConnectionError::Reset => Fault::Reset,
+        ConnectionError::TimedOut if was_connected => Fault::TimedOut,
+        ConnectionError::TimedOut => Fault::NotConnected,
+        ConnectionError::ConnectionClosed(_)
+        | ConnectionError::ApplicationClosed(_)
+        | ConnectionError::LocallyClosed => Fault::ClosedEarly,
+        ConnectionError::TransportError(_)
+        | ConnectionError::VersionMismatch
+        | ConnectionError::CidsExhausted => Fault::NotTheProtocol,
+    })
+}
