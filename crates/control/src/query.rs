@@ -3,13 +3,19 @@
 use std::io;
 use std::net::IpAddr;
 
-use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
+use netlink_packet_route::link::{LinkFlags, LinkMessage};
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage,
 };
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use rustix::net::SocketType;
+use rustix::net::netdevice::name_to_index;
 
 /// How the kernel would send a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +77,28 @@ pub fn look_for_neighbour(interface: u32, address: IpAddr) -> io::Result<()> {
     }));
     let flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_ACK;
     ask(RouteNetlinkMessage::NewNeighbour(message), flags).map(drop)
+}
+
+/// Has an interface up, with this address in this prefix (RTM_NEWLINK, RTM_NEWADDR). Needs CAP_NET_ADMIN. It may have both already. An
+/// address of IPv6 is good at once: nobody is asked whether somebody else has it (RFC 4862, 5.4).
+pub fn bring_up(interface: &str, address: IpAddr, prefix_length: u8) -> io::Result<()> {
+    let any = rustix::net::socket(rustix::net::AddressFamily::INET, SocketType::DGRAM, None)?;
+    let interface = name_to_index(any, interface)?;
+    let mut link = LinkMessage::default();
+    link.header.index = interface;
+    (link.header.flags, link.header.change_mask) = (LinkFlags::Up, LinkFlags::Up);
+    ask(RouteNetlinkMessage::SetLink(link), NLM_F_REQUEST | NLM_F_ACK)?;
+    let mut message = AddressMessage::default();
+    message.header.family = family(address);
+    message.header.index = interface;
+    message.header.prefix_len = prefix_length;
+    if address.is_ipv6() {
+        message.header.flags = AddressHeaderFlags::Nodad;
+    }
+    // IPv4 tells the two apart, on links between two hosts.
+    message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
+    let flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_REPLACE | NLM_F_ACK;
+    ask(RouteNetlinkMessage::NewAddress(message), flags).map(drop)
 }
 
 fn family(address: IpAddr) -> AddressFamily {

@@ -129,6 +129,36 @@ fn two_servers_reach_each_other_over_memif() {
     assert_eq!(server.count("engine_0_requests"), 2);
 }
 
+/// The generator asks by one end of a memif, and the server answers by the other one.
+#[test]
+fn questions_of_the_load_generator_are_answered_over_memif() {
+    let Some((lab, _turn)) = lab() else { return };
+    let directory = Directory::new().unwrap();
+    let socket = directory.path().join("memif.sock").display().to_string();
+    let port = |role: &str| format!("net_memif0,role={role},socket-abstract=no,socket={socket}");
+    let server = DpdkServer::start(&lab, Side::Server, &port("server"));
+    configure(&lab, Side::Server, "dpdk0", SERVERS);
+    let device = format!("dpdk:{}", port("client"));
+    for (server, own) in SERVERS.iter().zip(["10.77.0.2/24", "fd77::2/64"]) {
+        let mut gun = lab.command(Side::Client, &lab::sidestep_binary().display().to_string());
+        gun.args(["gun", "dns", server, "--device", &device, "--address", own, "--name", "ftp.example.com"]);
+        let output =
+            gun.args(["--rate", "200", "--duration", "1s", "--timeout", "60s", "--json", "-"]).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{server}: {}", String::from_utf8_lossy(&output.stderr));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let load = &report["loads"][0];
+        assert_eq!((&load["rcodes"]["0"], &load["lost"]), (&200.into(), &0.into()), "{server}: {report}");
+        assert!(report["device"].as_str().unwrap().contains("DPDK net_memif0"), "{report}");
+    }
+    assert_eq!(server.count("engine_0_requests"), 400);
+
+    let mut gun = lab.command(Side::Client, &lab::sidestep_binary().display().to_string());
+    let output = gun.args(["gun", "dns", SERVERS[0], "--device", "lo", "--address", "10.77.0.2/24"]).output();
+    let said = String::from_utf8_lossy(&output.unwrap().stderr).into_owned();
+    assert!(said.contains("--address is for a port of DPDK"), "{said}");
+}
+
 #[test]
 fn an_interface_that_the_user_has_made_is_taken_and_stays() {
     let Some((lab, _turn)) = lab() else { return };

@@ -1,11 +1,11 @@
-//! An interface by AF_XDP. Ours are the ports that we ask from, and nothing else.
+//! An interface by AF_XDP, or a port of DPDK with its interface in the kernel. Ours are the ports that we ask from, and nothing else.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clock::{Duration, Instant};
-use control::{PortConfig, PortEvent, PortSupervisor, look_for_neighbour, route_to};
-use device::Device;
+use control::{PortConfig, PortEvent, PortSupervisor, bring_up, look_for_neighbour, route_to};
+use device::{Burst, DataPath, Device};
 use device_xdp::{SteeringOptions, XdpOptions, XdpPath};
 use engine::Clock;
 use steering::{ListenAddress, Transport};
@@ -14,6 +14,7 @@ use wire::{Endpoints, Envelope, MacAddress, VlanTag};
 
 use super::kernel::local_for;
 use super::load::Range;
+use super::options::{Origin, Port};
 
 /// How long the kernel may take to find the next hop, and an interface's queues to become free.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -22,26 +23,56 @@ const PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 /// Questions and answers that may be on their way between kernel and generator.
 const FRAMES: u32 = 8192;
 
-pub(crate) fn open(interface: &str, server: SocketAddr, ports: u16) -> anyhow::Result<Range> {
-    let queues = device_xdp::queue_pairs(interface)?;
+/// An interface of the kernel, and the way to its packets.
+struct Link {
+    interface: String,
+    path: Box<dyn DataPath>,
+    queues: u16,
+}
+
+pub(crate) fn open(device: &str, server: SocketAddr, origin: &Origin) -> anyhow::Result<Range> {
+    let Link { interface, path, queues } = match device.strip_prefix("dpdk:") {
+        Some(port) => open_port(port, &origin.port)?,
+        None => open_interface(device, &origin.port)?,
+    };
     let local = local_for(server)?;
     // The kernel's sockets hold the ports; what is claimed does not come to them.
-    let reserved: Vec<UdpSocket> =
-        (0..ports).map(|_| UdpSocket::bind(local)).collect::<Result<_, _>>().context("reserving ports")?;
+    let reserved: Vec<UdpSocket> = (0..origin.ports)
+        .map(|_| UdpSocket::bind(local))
+        .collect::<Result<_, _>>()
+        .context("reserving ports")?;
     let locals: Vec<SocketAddr> = reserved.iter().map(UdpSocket::local_addr).collect::<Result<_, _>>()?;
     let listens = locals.iter().map(|own| {
         (Transport::Udp, ListenAddress { address: Some(own.ip().to_canonical()), port: own.port() })
     });
-    let config = PortConfig { interface: interface.to_owned(), listens: listens.collect(), engines: 1 };
-    let options = XdpOptions { frames_per_queue: FRAMES, ..XdpOptions::default() };
-    let path = XdpPath::new(interface, SteeringOptions::default(), options);
-    let mut supervisor = PortSupervisor::new(config, Box::new(path))?;
+    let config = PortConfig { interface: interface.clone(), listens: listens.collect(), engines: 1 };
+    let mut supervisor = PortSupervisor::new(config, path)?;
     let clock = Clock::start();
-    let (device, mode) = first_device(&mut supervisor, &clock)?;
-    let way = way(&mut supervisor, interface, server.ip(), &clock)?;
+    let (mut device, mode) = first_device(&mut supervisor, &clock)?;
+    let way = way(&mut supervisor, &mut *device, &interface, server.ip(), &clock)?;
     let ways = locals.into_iter().map(|own| Envelope { endpoints: ends(own, server), ..way }).collect();
     let description = format!("{interface}, {mode}");
     Ok(Range::new(device, description, ways, queues, (supervisor, reserved)))
+}
+
+fn open_interface(interface: &str, port: &Port) -> anyhow::Result<Link> {
+    if let Some(option) = port.given() {
+        bail!("{option} is for a port of DPDK: --device {interface} is none");
+    }
+    let queues = device_xdp::queue_pairs(interface)?;
+    let options = XdpOptions { frames_per_queue: FRAMES, ..XdpOptions::default() };
+    let path = XdpPath::new(interface, SteeringOptions::default(), options);
+    Ok(Link { interface: interface.to_owned(), path: Box::new(path), queues })
+}
+
+fn open_port(name: &str, port: &Port) -> anyhow::Result<Link> {
+    let options = port.dpdk();
+    let path = device_dpdk::open(&name.parse().context("--device")?, &options)?;
+    for address in &port.addresses {
+        bring_up(&options.tap, address.addr(), address.prefix_len())
+            .with_context(|| format!("giving {} the address {address}", options.tap))?;
+    }
+    Ok(Link { interface: options.tap, path, queues: options.queues })
 }
 
 fn ends(own: SocketAddr, server: SocketAddr) -> Endpoints {
@@ -67,9 +98,10 @@ fn first_device(supervisor: &mut PortSupervisor, clock: &Clock) -> anyhow::Resul
     }
 }
 
-/// The way to the server, but for the ends.
+/// The way to the server, but for the ends. Meanwhile `device` passes on what the kernel and the next hop have to say to each other.
 fn way(
     supervisor: &mut PortSupervisor,
+    device: &mut dyn Device,
     interface: &str,
     server: IpAddr,
     clock: &Clock,
@@ -86,7 +118,11 @@ fn way(
         if let Some(mac) = known.filter(|known| known.usable).and_then(|known| known.mac) {
             break MacAddress(mac);
         }
-        wait(supervisor, clock.now(), until, next)?;
+        let now = clock.now();
+        ensure!(now < until, "{next} does not answer ARP or NDP");
+        pass_on(device, now);
+        std::thread::sleep(PAUSE);
+        supervisor.poll(now);
     };
     let mirror = supervisor.mirror();
     let source_mac = MacAddress(mirror.link(interface).and_then(|link| link.mac).unwrap_or_default());
@@ -99,11 +135,10 @@ fn way(
     Ok(Envelope { source_mac, destination_mac, tags, endpoints: nobody })
 }
 
-fn wait(supervisor: &mut PortSupervisor, now: Instant, until: Instant, next: IpAddr) -> anyhow::Result<()> {
-    if now >= until {
-        bail!("{next} does not answer ARP or NDP");
+/// Has the device take what has come. Nothing of it is ours yet.
+fn pass_on(device: &mut dyn Device, now: Instant) {
+    let mut burst = Burst::new();
+    while device.rx_burst(&mut burst, now) > 0 {
+        burst.drain(..).for_each(|frame| device.release(frame));
     }
-    std::thread::sleep(PAUSE);
-    supervisor.poll(now);
-    Ok(())
 }

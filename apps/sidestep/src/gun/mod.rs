@@ -129,7 +129,7 @@ fn over_udp<M>(
     stop: Arc<AtomicBool>,
 ) -> anyhow::Result<Asking<M>> {
     let mut range = match &origin.device {
-        Some(interface) => interface::open(interface, server, origin.ports)?,
+        Some(device) => interface::open(device, server, origin)?,
         None => kernel::open(server, origin.ports, origin.source)?,
     };
     range.stop = stop;
