@@ -96,7 +96,7 @@ impl Range {
         while gun.under_way() > 0 && self.clock.now() < deadline && !self.is_stopped() {
             let now = self.clock.now();
             if gun.turn(now).was_idle() {
-                sleep(gun.device(), Duration::from_millis(1))?;
+                sleep(gun.device(), now, Duration::from_millis(1))?;
             }
         }
         live.end();
@@ -135,7 +135,8 @@ impl Range {
                 let due = gun.next_due().unwrap_or(end);
                 let time = due.since(now).min(SLEEP_MAX);
                 if time > AWAKE_BEFORE {
-                    sleep(gun.device(), Duration::from_nanos(time.as_nanos() - AWAKE_BEFORE.as_nanos()))?;
+                    let time = Duration::from_nanos(time.as_nanos() - AWAKE_BEFORE.as_nanos());
+                    sleep(gun.device(), now, time)?;
                 }
             }
         }
@@ -158,11 +159,12 @@ impl<M: Messages + Clone> Fire for Asking<M> {
     }
 }
 
-/// Until a packet comes, for `time` at most.
-fn sleep(device: &mut Box<dyn Device>, time: Duration) -> anyhow::Result<()> {
+/// Until a packet comes, for `time` at most, or until a device that wakes nobody wants to be asked.
+fn sleep(device: &mut Box<dyn Device>, now: Instant, time: Duration) -> anyhow::Result<()> {
     if !device.prepare_wait() {
         return Ok(());
     }
+    let time = device.poll_timeout().map_or(time, |at| time.min(at.since(now)));
     let mut fds = Vec::new();
     device.wait_fds(&mut fds);
     let mut fds: Vec<PollFd<'_>> =
