@@ -239,16 +239,21 @@ fn what_is_put_is_answered_by_two_servers_and_a_transaction_is_seen_as_a_whole()
 #[test]
 fn zones_join_and_leave_with_their_keys_and_not_all_at_once() {
     let Some(etcd) = Etcd::start() else { return };
-    let server = etcd.serve(Directory::new().unwrap(), "");
+    let directory = Directory::new().unwrap();
+    // Somebody else has a zone there, of which etcd knows nothing.
+    std::fs::create_dir(directory.path().join("kept")).unwrap();
+    let other = directory.write("kept/mine.test.zone", "@ 60 SOA ns host 1 1 1 1 1\n").unwrap();
+    let server = etcd.serve(directory, "");
     ["one.test.", "two.test."].iter().for_each(|zone| etcd.put_zone(zone));
     let is_there = |zone: &str| !ask(server.v4, &format!("www.{zone}"), "A").is_empty();
     until("both zones", &server, || is_there("one.test") && is_there("two.test"));
-    let file = server.directory.path().join("kept/one.test.zone");
+    let file = server.directory.path().join("kept/one.test.etcd-zone");
     until("its file", &server, || file.exists());
 
     etcd.delete(&["/dns/zones/one.test."]);
     until("one leaves", &server, || status(server.v4, "one.test") == "REFUSED");
     until("its file goes", &server, || !file.exists());
+    assert!(other.exists(), "it is not ours");
     assert!(is_there("two.test"));
 
     etcd.delete(&["--prefix", "/dns/"]);
@@ -300,7 +305,7 @@ fn zones_are_served_without_etcd_also_after_a_restart_and_followed_when_it_is_ba
     });
     follows(&server, &etcd, "fourth");
 
-    let journal = server.directory.path().join("kept/one.test.zone.journal");
+    let journal = server.directory.path().join("kept/one.test.etcd-zone.journal");
     let has = |octets: &[u8], text: &[u8]| octets.windows(text.len()).any(|window| window == text);
     until("it is kept", &server, || has(&std::fs::read(&journal).unwrap_or_default(), b"fourth"));
     let before = serial(server.v4, "one.test");

@@ -234,6 +234,10 @@ impl Config {
         for text in &options.sources.zones {
             zones.push(parse_zone(text)?);
         }
+        if let Some(etcd) = &transfers.etcd {
+            let of_secondaries = transfers.secondaries.iter().filter_map(|spec| spec.file.as_deref());
+            etcd.refuse_files_of_others(zones.iter().map(|spec| &*spec.file).chain(of_secondaries))?;
+        }
         let has_others = !transfers.secondaries.is_empty() || transfers.etcd.is_some();
         if zones.is_empty() && !has_others && responder == ResponderKind::Dns {
             return Err(ConfigError::NoZone.into());

@@ -15,6 +15,9 @@ const PREFIX: &str = "/sidestep/dns/";
 /// A port that etcd has by itself.
 const PORT: u16 = 2379;
 
+/// What the names of files end with in which zones are kept. No file of an owner, a secondary or another program ends so.
+const KEPT_ENDING: &str = ".etcd-zone";
+
 /// Where zones come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EtcdSpec {
@@ -96,9 +99,32 @@ impl EtcdSpec {
         })
     }
 
-    /// The file of a zone.
+    /// The file in which a zone is kept.
     pub(super) fn file_of(&self, origin: &NameBuf) -> Option<PathBuf> {
-        Some(self.directory.as_ref()?.join(file_name(origin)))
+        let name = file_name(origin);
+        let name = name.strip_suffix(".zone").unwrap_or(&name);
+        Some(self.directory.as_ref()?.join(format!("{name}{KEPT_ENDING}")))
+    }
+
+    /// Refuses to keep zones where another zone has its file: what has left etcd is removed there.
+    pub(crate) fn refuse_files_of_others<'f>(
+        &self,
+        files: impl Iterator<Item = &'f Path>,
+    ) -> anyhow::Result<()> {
+        let Some(directory) = &self.directory else { return Ok(()) };
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let own = real(directory);
+        let is_ours =
+            |file: &Path| is_kept_name(file) && file.parent().is_some_and(|parent| real(parent) == own);
+        for file in files {
+            if is_ours(file) || is_ours(&real(file)) {
+                bail!(
+                    "etcd: directory: {} is the file of another zone: files there that end with {KEPT_ENDING} are those of zones from etcd",
+                    file.display()
+                );
+            }
+        }
+        Ok(())
     }
 
     /// The file with the password.
@@ -111,6 +137,11 @@ impl EtcdSpec {
         let tls = self.tls.iter().flat_map(|tls| [&tls.ca, &tls.certificate, &tls.key]);
         tls.flatten().map(PathBuf::as_path).chain(self.password_file())
     }
+}
+
+/// Whether a file has the name of one in which a zone is kept.
+pub(super) fn is_kept_name(file: &Path) -> bool {
+    file.file_name().is_some_and(|name| name.as_encoded_bytes().ends_with(KEPT_ENDING.as_bytes()))
 }
 
 /// `ADDRESS`, `NAME`, both with or without a port, and with `http://` or `https://` in front or without.
@@ -187,6 +218,19 @@ mod tests {
         assert!(error("endpoints = [\"http://a\"]\nca = \"ca.pem\"").contains("expected https"));
         assert!(error("endpoints = [\"http://a\", \"https://b\"]").contains("expected https"));
         assert!(error("endpoints = [\"a\"]\nkey = \"k\"").contains("certificate and key"));
+    }
+
+    #[test]
+    fn zones_are_kept_in_files_of_a_name_that_no_other_zone_may_have_there() {
+        let spec = resolve("endpoints = [\"a\"]\ndirectory = \"kept\"").unwrap();
+        let name = |text: &str| NameBuf::from_text(text.as_bytes(), None).unwrap();
+        for origin in ["example.org.", "zone.", "."] {
+            let file = spec.file_of(&name(origin)).unwrap();
+            assert!(file.starts_with("/nowhere/kept") && is_kept_name(&file), "{}", file.display());
+        }
+        let refused = |file: &str| spec.refuse_files_of_others([Path::new(file)].into_iter()).is_err();
+        assert!(refused("/nowhere/kept/example.org.etcd-zone"));
+        assert!(!refused("/nowhere/kept/example.org.zone") && !refused("/nowhere/example.org.etcd-zone"));
     }
 
     #[test]

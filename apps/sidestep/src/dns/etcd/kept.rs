@@ -14,7 +14,7 @@ use dns_transfer::Difference;
 use dns_wire::NameBuf;
 use dns_zone::{Changed, Zone};
 
-use super::config::EtcdSpec;
+use super::config::{EtcdSpec, is_kept_name};
 use super::files::Job;
 use crate::dns::config::ZoneSpec;
 use crate::dns::load::random_seed;
@@ -52,7 +52,7 @@ fn kept_files(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "zone") {
+        if is_kept_name(&path) {
             files.push(path);
         }
     }
