@@ -114,7 +114,7 @@ impl Layout {
                 if !owner.as_name().ends_with(zone.as_name()) {
                     return Err(KeyError::Form);
                 }
-                let unknown = || KeyError::Type(rtype.to_owned());
+                let unknown = || KeyError::Type(shortened(rtype));
                 let known = Rtype::from_text(rtype.as_bytes()).filter(|rtype| !rtype.is_meta());
                 let rtype = known.ok_or_else(unknown)?;
                 let text = owner_text(owner.as_name(), zone.as_name());
@@ -156,7 +156,16 @@ fn parse_zone(text: &str) -> Result<NameBuf, KeyError> {
 
 fn parse_name(text: &str, origin: Name<'_>) -> Result<NameBuf, KeyError> {
     NameBuf::from_text(text.as_bytes(), Some(origin))
-        .map_err(|error| KeyError::Name { text: text.to_owned(), error })
+        .map_err(|error| KeyError::Name { text: shortened(text), error })
+}
+
+/// A text that may have any length, for people.
+pub(crate) fn shortened(text: &str) -> String {
+    const CHARS_MAX: usize = 200;
+    match text.char_indices().nth(CHARS_MAX) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 fn zone_text(zone: Name<'_>) -> String {
@@ -250,6 +259,17 @@ mod tests {
             assert!(!matches!(error, KeyError::Spelling(_)), "{wrong}: {error}");
         }
         assert_eq!(layout().parse(b"/dns/zones/\xff"), Err(KeyError::Form));
+    }
+
+    #[test]
+    fn what_is_said_of_a_key_is_short_however_long_that_is() {
+        let long = "x".repeat(1 << 20);
+        for wrong in
+            [format!("zones/{long}"), format!("records/a./b/{long}"), format!("records/{long}/b/A"), long]
+        {
+            let error = layout().parse(format!("/dns/{wrong}").as_bytes()).unwrap_err();
+            assert!(error.to_string().len() < 400, "{}", error.to_string().len());
+        }
     }
 
     #[test]

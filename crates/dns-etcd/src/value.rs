@@ -1,5 +1,6 @@
 //! What values say: the records of one name and type, in the words of zone files, and the settings of a zone.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::io;
 use std::path::Path;
@@ -9,8 +10,12 @@ use dns_zone::text::{Files, Limits, Receiver, Record, TextFile, read_part_into};
 use serde::Deserialize;
 use thiserror::Error;
 
+use crate::layout::shortened;
+
 /// Octets of a value with records at most: more than the records of one name and type may have in a message.
 const VALUE_MAX: usize = 1 << 20;
+/// Octets of data that the records of one name and type have at most: a message carries no more.
+const DATA_MAX: usize = 65_535;
 
 /// The records of one name and type.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,21 +92,22 @@ pub fn read_records(
         return Err(ValueError::OfSigning(rtype));
     }
     let (text, lines) = as_zone_file(owner, rtype, value)?;
-    let mut set = Collected { set: RecordSet { ttl: u32::MAX, records: Vec::new() }, count: 0 };
+    let mut set =
+        Collected { ttl: u32::MAX, records: HashSet::new(), in_order: Vec::new(), octets: 0, count: 0 };
     let (mut file, limits) = (OneText(Some(text)), Limits::default());
     // Every line has its TTL, so that of records without one is of no concern.
     let read = read_part_into(&mut file, Path::new(""), (zone, 0), &limits, &mut set);
     if let Err(errors) = read {
         let first = errors.errors.first();
         let line = first.and_then(|error| lines.get(error.position.line.saturating_sub(1) as usize));
-        let problem = first.map_or_else(|| errors.to_string(), |error| error.problem.to_string());
+        let problem = first.map_or_else(|| errors.to_string(), |error| shortened(&error.problem.to_string()));
         return Err(ValueError::Record { line: line.copied().unwrap_or(0), problem });
     }
     match set.count {
         0 => Err(ValueError::Empty),
         count if count != lines.len() => Err(ValueError::Lines),
         count if rtype == Rtype::SOA && count != 1 => Err(ValueError::Soa(count)),
-        _ => Ok(set.set),
+        _ => Ok(RecordSet { ttl: set.ttl, records: set.in_order }),
     }
 }
 
@@ -111,13 +117,13 @@ pub fn read_records(
 /// The value is no table of settings.
 pub fn read_settings(value: &[u8]) -> Result<Settings, ValueError> {
     let text = std::str::from_utf8(value).map_err(|error| ValueError::Settings(error.to_string()))?;
-    toml::from_str(text).map_err(|error| ValueError::Settings(error.message().to_owned()))
+    toml::from_str(text).map_err(|error| ValueError::Settings(shortened(error.message())))
 }
 
 /// A value as lines of a zone file, and the number of each in the value.
 fn as_zone_file(owner: Name<'_>, rtype: Rtype, value: &[u8]) -> Result<(Vec<u8>, Vec<usize>), ValueError> {
     let (mut text, mut lines) = (Vec::with_capacity(2 * value.len()), Vec::new());
-    let mut head = String::new();
+    let mut head = owner.to_string(); // Lines without one have that of the line before.
     for (number, line) in value.split(|octet| *octet == b'\n').enumerate() {
         let line = line.trim_ascii();
         if line.is_empty() || line.starts_with(b";") {
@@ -128,9 +134,9 @@ fn as_zone_file(owner: Name<'_>, rtype: Rtype, value: &[u8]) -> Result<(Vec<u8>,
         let found = || String::from_utf8_lossy(&ttl[..ttl.len().min(40)]).into_owned();
         let ttl = std::str::from_utf8(ttl).ok().filter(|ttl| is_ttl(ttl));
         let ttl = ttl.ok_or_else(|| ValueError::Ttl { line: number + 1, found: found() })?;
-        head.clear();
-        write!(head, "{owner} {ttl} IN {rtype}").expect("a text takes all");
+        write!(head, " {ttl} IN {rtype}").expect("a text takes all");
         text.extend_from_slice(head.as_bytes());
+        head.clear();
         text.extend_from_slice(data);
         text.push(b'\n');
         lines.push(number + 1);
@@ -154,7 +160,12 @@ impl Files for OneText {
 }
 
 struct Collected {
-    set: RecordSet,
+    ttl: u32,
+    /// To find those that come twice.
+    records: HashSet<Vec<u8>>,
+    in_order: Vec<Vec<u8>>,
+    /// Of all data.
+    octets: usize,
     count: usize,
 }
 
@@ -167,10 +178,16 @@ impl Receiver for &mut Collected {
 
     fn on_record(&mut self, record: Record<'_>) -> Result<(), &'static str> {
         self.count += 1;
-        self.set.ttl = self.set.ttl.min(record.ttl);
-        if !self.set.records.iter().any(|own| own == record.rdata) {
-            self.set.records.push(record.rdata.to_vec());
+        self.ttl = self.ttl.min(record.ttl);
+        if self.octets > DATA_MAX || self.records.contains(record.rdata) {
+            return Ok(()); // That there are too many has been said.
         }
+        self.octets += record.rdata.len();
+        if self.octets > DATA_MAX {
+            return Err("the records of one name and type exceed the 65535 octets of a message");
+        }
+        self.records.insert(record.rdata.to_vec());
+        self.in_order.push(record.rdata.to_vec());
         Ok(())
     }
 }
@@ -225,6 +242,32 @@ mod tests {
     }
 
     #[test]
+    fn a_value_has_no_more_data_than_a_message_and_says_where_that_is_exceeded() {
+        let lines = |count: u32| -> String {
+            (0..count)
+                .map(|number| format!("60 10.{}.{}.{}\n", number >> 16, number >> 8 & 255, number & 255))
+                .collect()
+        };
+        assert_eq!(read("a", Rtype::A, &lines(16_383)).unwrap().records.len(), 16_383);
+        let error = read("a", Rtype::A, &lines(40_003)).unwrap_err().to_string();
+        assert!(error.starts_with("line 16384: ") && error.contains("65535 octets"), "{error}");
+    }
+
+    #[test]
+    fn a_long_name_is_no_longer_with_many_lines() {
+        let owner = ["\\001".repeat(60), "\\001".repeat(60), "\\001".repeat(60)].join(".");
+        let zone = NameBuf::from_text(b"example.org.", None).unwrap();
+        let owner = NameBuf::from_text(owner.as_bytes(), Some(zone.as_name())).unwrap();
+        let (text, lines) =
+            as_zone_file(owner.as_name(), Rtype::A, "1 192.0.2.1\n".repeat(1000).as_bytes()).unwrap();
+        assert!(text.len() < 30_000 && lines.len() == 1000, "{}", text.len());
+        assert_eq!(
+            read(&owner.as_name().to_string(), Rtype::A, "1 192.0.2.1\n1 192.0.2.2").unwrap().records.len(),
+            2
+        );
+    }
+
+    #[test]
     fn a_value_has_no_records_of_other_names_and_types() {
         for value in [
             "300 ( 192.0.2.1\nb.example.org. 300 IN A 192.0.2.2 )",
@@ -253,5 +296,9 @@ mod tests {
         assert_eq!(read_settings(b"dnssec = true\n"), Ok(Settings { dnssec: true, nsec3: false }));
         assert!(read_settings(b"dnsec = true").unwrap_err().to_string().contains("unknown field"));
         assert!(read_settings(b"\xff").is_err());
+        let long = format!("{} = true", "x".repeat(1 << 20));
+        assert!(read_settings(long.as_bytes()).unwrap_err().to_string().len() < 300);
+        let long = format!("60 {}", "x".repeat(1 << 19));
+        assert!(read("a", Rtype::A, &long).unwrap_err().to_string().len() < 300);
     }
 }

@@ -1,10 +1,11 @@
 //! A zone that follows its keys.
 //!
 //! What is held, with the changes that wait put in place, is always what etcd has. A transaction that cannot be carried out waits as a whole. It
-//! is tried again with the next one, which may have mended it.
+//! is tried again when a later one has changed all names that kept it back: records depend on those of their own name, and on no others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use dns_message::serial_of;
 use dns_transfer::Difference;
@@ -28,8 +29,12 @@ pub struct EtcdZone {
     held: Option<Zone>,
     /// The SOA that its owner gives, if one is. Its serial is what is added to revisions.
     soa: Option<RecordSet>,
+    /// Whether there is no SOA to go by: that in etcd is wrong, and none was read before.
+    lacks_soa: bool,
     /// What became of record sets since, and is not in `held`.
     waiting: Changes,
+    /// The names of which something that waits is wrong. While there are some, nothing that waits can be carried out.
+    blocked: BTreeSet<NameBuf>,
 }
 
 /// What became of one record set: its records, `None` if they were deleted.
@@ -104,12 +109,20 @@ impl fmt::Display for Refusal {
 impl EtcdZone {
     /// A zone of which nothing is known. `seed` keys its hashes: take it from a source that the outside cannot guess.
     pub fn new(origin: Name<'_>, seed: u64) -> EtcdZone {
-        EtcdZone { origin: NameBuf::from(origin), seed, held: None, soa: None, waiting: Changes::new() }
+        EtcdZone {
+            origin: NameBuf::from(origin),
+            seed,
+            held: None,
+            soa: None,
+            lacks_soa: false,
+            waiting: Changes::new(),
+            blocked: BTreeSet::new(),
+        }
     }
 
     /// A zone that was kept over a restart. It is not changed before it was read.
     pub fn resumed(zone: Zone, seed: u64) -> EtcdZone {
-        EtcdZone { held: Some(zone.clone()), ..EtcdZone::new(zone.origin(), seed) }
+        EtcdZone { held: Some(zone.clone()), lacks_soa: true, ..EtcdZone::new(zone.origin(), seed) }
     }
 
     /// The name of the zone.
@@ -131,42 +144,35 @@ impl EtcdZone {
     /// of these stays.
     pub fn read(&mut self, revision: u64, sets: impl IntoIterator<Item = SetChange>) -> Outcome {
         let wanted: Changes = sets.into_iter().map(SetChange::into_entry).collect();
-        self.waiting.clear(); // What is read is all there is.
-        let mut changes = self.differing(wanted);
-        let mut refused = Vec::new();
-        // Names are judged each by itself, so the second attempt has none that is wrong.
-        for _ in 0..2 {
-            match self.attempt(revision, &changes, Judging::Whole) {
-                Ok((step, zone)) => {
-                    self.settle(zone, &changes);
-                    return Outcome { step, refused };
-                }
-                Err(errors) => {
-                    let wrong = self.take_wrong(&mut changes, &errors);
-                    self.waiting.extend(wrong);
-                    refused.extend(errors);
-                }
-            }
-        }
-        self.waiting.extend(changes);
-        Outcome { step: Step::Same, refused }
+        // What is read is all there is.
+        self.waiting.clear();
+        self.blocked.clear();
+        let changes = self.differing(wanted);
+        self.carry_out_right(revision, changes)
     }
 
     /// Takes the changes of one transaction: all of them are carried out, or all wait.
     pub fn change(&mut self, revision: u64, changes: impl IntoIterator<Item = SetChange>) -> Outcome {
         let changes: Changes = changes.into_iter().map(SetChange::into_entry).collect();
-        if self.held.is_none() {
-            let mut all = std::mem::take(&mut self.waiting);
-            all.extend(changes);
-            let sets = all.into_iter().filter(|(_, set)| set.is_some()).map(SetChange::from_entry);
-            return self.read(revision, sets.collect::<Vec<_>>());
+        let has_soa = changes.contains_key(&self.soa_key());
+        if self.lacks_soa && !has_soa {
+            self.wait(changes, &[]);
+            return Outcome { step: Step::Same, refused: Vec::new() };
         }
-        if !self.waiting.is_empty() {
+        if self.held.is_none() || self.lacks_soa {
+            let tried = self.with_waiting(changes, has_soa);
+            return self.carry_out_right(revision, tried);
+        }
+        self.unblock(&changes);
+        if !self.waiting.is_empty() && self.blocked.is_empty() {
             let mut all = self.waiting.clone();
             all.extend(changes.clone());
-            if let Ok((step, zone)) = self.attempt(revision, &all, Judging::Change) {
-                self.settle(zone, &all);
-                return Outcome { step, refused: Vec::new() };
+            match self.attempt(revision, &all, Judging::Change) {
+                Ok((step, zone)) => {
+                    self.settle(zone, &all);
+                    return Outcome { step, refused: Vec::new() };
+                }
+                Err(errors) => self.block(&errors),
             }
         }
         match self.attempt(revision, &changes, Judging::Change) {
@@ -175,10 +181,95 @@ impl EtcdZone {
                 Outcome { step, refused: Vec::new() }
             }
             Err(refused) => {
-                self.waiting.extend(changes);
+                self.wait(changes, &refused);
                 Outcome { step: Step::Same, refused }
             }
         }
+    }
+
+    /// Carries out what can be. Names of which something is wrong wait.
+    fn carry_out_right(&mut self, revision: u64, mut changes: Changes) -> Outcome {
+        let mut refused = Vec::new();
+        loop {
+            match self.attempt(revision, &changes, Judging::Whole) {
+                Ok((step, zone)) => {
+                    self.settle(zone, &changes);
+                    return Outcome { step, refused };
+                }
+                Err(errors) => {
+                    // Names are judged each by itself, so the rest may be right; some errors are found once others are out of the way.
+                    let wrong = self.take_wrong(&mut changes, &errors);
+                    if wrong.is_empty() {
+                        self.note_soa(&changes, &errors);
+                        self.wait(changes, &errors);
+                        refused.extend(errors);
+                        return Outcome { step: Step::Same, refused };
+                    }
+                    self.wait(wrong, &errors);
+                    refused.extend(errors);
+                }
+            }
+        }
+    }
+
+    /// Changes with what waits of their names, or with all that waits. What waits of other names costs nothing.
+    fn with_waiting(&mut self, changes: Changes, with_all: bool) -> Changes {
+        let mut tried = Changes::new();
+        if with_all {
+            self.blocked.clear();
+            tried = std::mem::take(&mut self.waiting);
+        } else {
+            let owners: BTreeSet<&NameBuf> = changes.keys().map(|(owner, _)| owner).collect();
+            for owner in owners {
+                self.blocked.remove(owner);
+                let keys: Vec<_> = self.waiting.range(types_of(owner)).map(|(key, _)| key.clone()).collect();
+                tried.extend(keys.iter().filter_map(|key| self.waiting.remove_entry(key)));
+            }
+        }
+        tried.extend(changes);
+        tried
+    }
+
+    /// Has changes wait for those of the names that errors are about.
+    fn wait(&mut self, changes: Changes, errors: &[Refusal]) {
+        for (key, set) in changes {
+            // What was deleted before it was ever held is as etcd has it.
+            if set.is_none() && !self.holds(&key) {
+                self.waiting.remove(&key);
+            } else {
+                self.waiting.insert(key, set);
+            }
+        }
+        self.block(errors);
+    }
+
+    fn block(&mut self, errors: &[Refusal]) {
+        let owners = errors.iter().filter_map(|error| error.about.as_ref());
+        self.blocked.extend(owners.map(|(owner, _)| (**owner).clone()));
+    }
+
+    /// Names that changes mend keep nothing back any more.
+    fn unblock(&mut self, changes: &Changes) {
+        let touched: BTreeSet<&NameBuf> = changes.keys().map(|(owner, _)| owner).collect();
+        let touched = touched.into_iter().filter(|owner| self.blocked.contains(*owner));
+        let mended: Vec<&NameBuf> = touched.filter(|owner| self.is_mended(owner, changes)).collect();
+        for owner in mended {
+            self.blocked.remove(owner);
+        }
+    }
+
+    /// Whether a name is right with what waits of it and these changes.
+    fn is_mended(&self, owner: &NameBuf, changes: &Changes) -> bool {
+        let Some(held) = &self.held else { return false };
+        let of_name = self.waiting.range(types_of(owner)).chain(changes.range(types_of(owner)));
+        let of_name: Changes = of_name.map(|(key, set)| (key.clone(), set.clone())).collect();
+        of_name.iter().all(|entry| wrong_value(entry).is_none())
+            && self.put_in(&mut ZoneEditor::new(held), &of_name).is_empty()
+    }
+
+    fn holds(&self, (owner, rtype): &(NameBuf, u16)) -> bool {
+        let node = self.held.as_ref().and_then(|held| held.find(owner.as_name().as_bytes()));
+        node.is_some_and(|node| node.rrset(Rtype(*rtype)).is_some())
     }
 
     /// What was carried out waits no longer.
@@ -186,26 +277,42 @@ impl EtcdZone {
         if zone.is_some() {
             self.held = zone;
         }
-        if let Some(soa) = changes.get(&self.soa_key()) {
-            self.soa = given(soa).cloned();
+        self.note_soa(changes, &[]);
+        for key in changes.keys() {
+            self.waiting.remove(key);
         }
-        self.waiting.retain(|key, _| !changes.contains_key(key));
+        if self.waiting.is_empty() {
+            self.blocked.clear();
+        }
+    }
+
+    /// Takes the SOA, unless it is what errors are about.
+    fn note_soa(&mut self, changes: &Changes, errors: &[Refusal]) {
+        let is_about_soa = |error: &Refusal| self.is_about_soa(error) || error.why == Why::NoSoa;
+        if errors.iter().any(is_about_soa) {
+            self.lacks_soa |= self.held.is_none();
+        } else {
+            self.lacks_soa = false;
+            if let Some(soa) = changes.get(&self.soa_key()) {
+                self.soa = given(soa).cloned();
+            }
+        }
+    }
+
+    fn is_about_soa(&self, error: &Refusal) -> bool {
+        error.about.as_ref().is_some_and(|(owner, rtype)| **owner == self.origin && *rtype == Rtype::SOA)
     }
 
     fn soa_key(&self) -> (NameBuf, u16) {
         (self.origin.clone(), Rtype::SOA.0)
     }
 
-    /// Takes out of `changes` those of the names that errors are about, or all, if nothing else can be carried out.
+    /// Takes out of `changes` those of the names that errors are about; none, if nothing else can be carried out.
     fn take_wrong(&self, changes: &mut Changes, errors: &[Refusal]) -> Changes {
-        let soa_key = self.soa_key();
-        let is_about_all = |error: &Refusal| match &error.about {
-            Some((owner, rtype)) => **owner == self.origin && *rtype == Rtype::SOA,
-            None => true,
-        };
-        if errors.iter().any(is_about_all) {
-            return std::mem::take(changes);
+        if errors.iter().any(|error| error.about.is_none() || self.is_about_soa(error)) {
+            return Changes::new();
         }
+        let soa_key = self.soa_key();
         let owners = errors.iter().filter_map(|error| error.about.as_ref());
         let owners: BTreeSet<&NameBuf> = owners.map(|(owner, _)| &**owner).collect();
         let is_wrong = |key: &(NameBuf, u16)| owners.contains(&key.0) && *key != soa_key;
@@ -299,16 +406,7 @@ impl EtcdZone {
         (soa, judging): (Option<&RecordSet>, Judging),
     ) -> Result<(Step, Option<Zone>), Vec<Refusal>> {
         let mut editor = ZoneEditor::new(held);
-        let soa_key = self.soa_key();
-        // What takes the place of something comes when that is gone: a CNAME, say.
-        for (owner, rtype) in changes.keys().filter(|key| **key != soa_key) {
-            editor.remove_sets(owner.as_name(), |set| set.rtype().0 == *rtype);
-        }
-        let mut refused = Vec::new();
-        for (key, set) in self.sets(changes) {
-            let add = |rdata: &Vec<u8>| editor.add(key.0.as_name(), set.ttl, Rtype(key.1), rdata);
-            refused.extend(set.records.iter().try_for_each(add).err().map(|error| about(key, error.into())));
-        }
+        let refused = self.put_in(&mut editor, changes);
         if !refused.is_empty() {
             return Err(refused);
         }
@@ -323,18 +421,37 @@ impl EtcdZone {
         let servers = editor.zone().apex().rrset(Rtype::NS);
         let first = servers.and_then(|servers| servers.records().min());
         let made = self.soa(soa, first, revision);
-        let (ttl, rdata) = made.ok_or_else(|| vec![Refusal { about: None, why: Why::NoSoa }])?;
+        let (ttl, mut rdata) = made.ok_or_else(|| vec![Refusal { about: None, why: Why::NoSoa }])?;
         let is_right = self.is_right_soa(held, (ttl, &rdata), revision, (soa, judging));
         if is_right && Difference::at(held, editor.zone(), &names).is_empty() {
             return Ok((Step::Same, None));
         }
+        if serial_of(&rdata) == Some(held.serial()) {
+            // A backup was restored, and has come to the same revision. Secondaries are to see that it is another version.
+            set_serial(&mut rdata, serial_at(held.serial(), 1));
+        }
         editor.remove_sets(self.origin(), |set| set.rtype() == Rtype::SOA);
         let added = editor.add(self.origin(), ttl, Rtype::SOA, &rdata);
-        added.map_err(|error| vec![about(&soa_key, error.into())])?;
+        added.map_err(|error| vec![about(&self.soa_key(), error.into())])?;
         let difference = Difference::at(held, editor.zone(), &names);
         let changed = editor.finish().map_err(|_| vec![Refusal { about: None, why: Why::NoSoa }])?;
         let zone = changed.zone.clone();
         Ok((Step::Next(Box::new(changed), Box::new(difference)), Some(zone)))
+    }
+
+    /// Puts changes in the place of what is there, apart from the SOA; what is wrong with them.
+    fn put_in(&self, editor: &mut ZoneEditor, changes: &Changes) -> Vec<Refusal> {
+        let soa_key = self.soa_key();
+        // What takes the place of something comes when that is gone: a CNAME, say.
+        for (owner, rtype) in changes.keys().filter(|key| **key != soa_key) {
+            editor.remove_sets(owner.as_name(), |set| set.rtype().0 == *rtype);
+        }
+        let mut refused = Vec::new();
+        for (key, set) in self.sets(changes) {
+            let add = |rdata: &Vec<u8>| editor.add(key.0.as_name(), set.ttl, Rtype(key.1), rdata);
+            refused.extend(set.records.iter().try_for_each(add).err().map(|error| about(key, error.into())));
+        }
+        refused
     }
 
     /// The records of changes, apart from the SOA.
@@ -377,8 +494,9 @@ impl EtcdZone {
         let is_same = own.ttl() == ttl && own.records().eq([&with_held_serial[..]]);
         let base = |soa: Option<&RecordSet>| soa.and_then(|soa| serial_of(soa.records.first()?)).unwrap_or(0);
         let is_known = match judging {
-            // Whoever has watched, or kept the zone over a restart, knows the revision of the last change, and others have its serial.
-            Judging::Whole => could_be_serial(held.serial(), base(soa), revision),
+            // Whoever has watched, or kept the zone over a restart, knows the revision of the last change, and others have its serial. The next one
+            // is that of another version of the same revision.
+            Judging::Whole => could_be_serial(held.serial(), base(soa), revision + 1),
             Judging::Change => base(soa) == base(self.soa.as_ref()),
         };
         is_same && is_known
@@ -396,17 +514,16 @@ impl SetChange {
     fn into_entry(self) -> ((NameBuf, u16), Option<Result<RecordSet, ValueError>>) {
         ((self.owner, self.rtype.0), self.set)
     }
-
-    fn from_entry(
-        ((owner, rtype), set): ((NameBuf, u16), Option<Result<RecordSet, ValueError>>),
-    ) -> SetChange {
-        SetChange { owner, rtype: Rtype(rtype), set }
-    }
 }
 
 /// The records that a set has now, if it has some that are right.
 fn given(set: &Option<Result<RecordSet, ValueError>>) -> Option<&RecordSet> {
     set.as_ref()?.as_ref().ok()
+}
+
+/// The keys of a name.
+fn types_of(owner: &NameBuf) -> RangeInclusive<(NameBuf, u16)> {
+    (owner.clone(), 0)..=(owner.clone(), u16::MAX)
 }
 
 fn given_set<'c>(changes: &'c Changes, owner: &NameBuf, rtype: Rtype) -> Option<&'c RecordSet> {
