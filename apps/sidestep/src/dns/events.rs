@@ -26,8 +26,8 @@ pub(crate) enum Event {
     Signal(i32),
     /// Something became of a secondary zone.
     Secondary(Change),
-    /// Something became of zones from etcd, all of which is published together.
-    Etcd(Vec<etcd::Change>),
+    /// Something became of zones from etcd.
+    Etcd(etcd::Unpublished),
     /// A client changes a zone.
     Update(Pending),
     /// An operator has something done with a zone.

@@ -11,6 +11,8 @@ use super::etcd;
 use super::events::Event;
 use super::lines::LineSpecs;
 use super::pools::PoolSpec;
+use super::service::origin_of;
+use super::version::Version;
 
 /// What came of an order, or what is wrong, for people.
 pub(crate) type Outcome = Result<String, String>;
@@ -61,6 +63,8 @@ pub(crate) struct States {
     pub(crate) bad_reload: Option<String>,
     /// The zones from etcd, and why they are not what etcd has.
     pub(crate) etcd: BTreeMap<NameBuf, Option<String>>,
+    /// Those of them that are not served, as there is another zone of that name.
+    pub(crate) etcd_hidden: BTreeSet<NameBuf>,
     /// The connection to etcd, if there is to be one.
     pub(crate) etcd_link: Option<etcd::Link>,
     /// The catalog that is made.
@@ -71,6 +75,22 @@ pub(crate) struct States {
 }
 
 impl States {
+    /// Notes which of the zones from etcd are not `served`.
+    pub(crate) fn note_hidden(&mut self, from_etcd: &BTreeMap<NameBuf, Version>, served: &[&Version]) {
+        self.etcd_hidden.clear();
+        if served.len() < from_etcd.len() {
+            self.etcd_hidden.extend(from_etcd.keys().cloned());
+            for version in served {
+                self.etcd_hidden.remove(&origin_of(version));
+            }
+        }
+    }
+
+    /// Why a zone from etcd that is served is not what etcd has; `None` if it is from elsewhere.
+    pub(crate) fn etcd_problem(&self, origin: &NameBuf) -> Option<&Option<String>> {
+        self.etcd.get(origin).filter(|_| !self.etcd_hidden.contains(origin))
+    }
+
     /// Why a zone from a file is not what the configuration, its files and its keys say, in one line: the log has the others.
     pub(crate) fn problem(&self, origin: &NameBuf) -> Option<String> {
         let own = self.problems.get(origin).or_else(|| self.not_renewed.get(origin)).cloned();

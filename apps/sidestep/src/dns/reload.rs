@@ -85,7 +85,7 @@ impl Reloads<'_> {
             match event {
                 Event::Signal(SIGHUP) => self.begin(),
                 Event::Secondary(change) => self.change_secondaries(change),
-                Event::Etcd(changes) => self.change_from_etcd(changes),
+                Event::Etcd(changes) => self.change_from_etcd(changes.take()),
                 Event::Update(update) => self.update(update),
                 Event::Order(order) => self.carry_out(order),
                 Event::Health => self.follow_health(),
@@ -293,6 +293,9 @@ impl Reloads<'_> {
                 other => self.set_aside = other,
             }
         }
+        self.states.with(|states| {
+            states.note_hidden(&self.shared.etcd, &self.shared.served_from_etcd(&self.loaded))
+        });
         let old_publication = self.swap_publication();
         let zones = new.iter().filter_map(|origin| self.shared.secondaries.get(origin)?.tree());
         let (transfers, members) = (&self.current.transfers, &self.shared.members);
@@ -302,30 +305,21 @@ impl Reloads<'_> {
         drop((old_publication, old));
     }
 
-    /// Publishes what became of zones from etcd, and what waits behind it.
-    fn change_from_etcd(&mut self, first: Vec<etcd::Change>) {
-        let (mut next, mut new, mut old) = (Some(first), BTreeSet::new(), Vec::new());
-        while let Some(changes) = next.take() {
-            for change in changes {
-                match change {
-                    etcd::Change::Version(version) => {
-                        let origin = origin_of(&version);
-                        new.insert(origin.clone());
-                        old.extend(self.shared.etcd.insert(origin, version));
-                    }
-                    etcd::Change::Left(origin) => {
-                        new.remove(&*origin);
-                        old.extend(self.shared.etcd.remove(&*origin));
-                    }
+    /// Publishes what became of zones from etcd.
+    fn change_from_etcd(&mut self, changes: etcd::Changes) {
+        let (mut new, mut old) = (BTreeSet::new(), Vec::new());
+        for (origin, version) in changes {
+            match version {
+                Some(version) => {
+                    new.insert(origin.clone());
+                    old.extend(self.shared.etcd.insert(origin, version));
                 }
-            }
-            match self.events.next_waiting() {
-                Some(Event::Etcd(changes)) => next = Some(changes),
-                other => self.set_aside = other,
+                None => old.extend(self.shared.etcd.remove(&origin)),
             }
         }
         let old_publication = self.swap_publication();
         let mut served = self.shared.served_from_etcd(&self.loaded);
+        self.states.with(|states| states.note_hidden(&self.shared.etcd, &served));
         served.retain(|version| new.remove(&origin_of(version)));
         for origin in new {
             log::error!("zone {origin} from etcd is not served: there is another zone of that name here");
@@ -398,6 +392,8 @@ impl Reloads<'_> {
     }
 
     fn replace(&mut self, replacement: Loaded) {
+        let from_etcd = self.shared.served_from_etcd(&replacement);
+        self.states.with(|states| states.note_hidden(&self.shared.etcd, &from_etcd));
         let old_publication =
             self.published.swap(Arc::new(publication(&self.current, &replacement, &self.shared)));
         self.notifier.start(self.current.transfers.announcements(&self.loaded, &replacement));
@@ -502,7 +498,7 @@ fn names_of(loaded: &Loaded) -> BTreeSet<NameBuf> {
 }
 
 /// Names zones, as many as a line takes.
-fn log_changes<'z>(what: &str, zones: impl Iterator<Item = &'z NameBuf>) {
+pub(super) fn log_changes<'z>(what: &str, zones: impl Iterator<Item = &'z NameBuf>) {
     const NAMES_MAX: usize = 20;
     let mut names: Vec<String> = zones.map(ToString::to_string).collect();
     let more = names.len().saturating_sub(NAMES_MAX);

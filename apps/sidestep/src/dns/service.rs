@@ -101,6 +101,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         secondary::start(prepared, (taken, keys), events.publisher(), channel)
             .context("starting threads for secondary zones")?;
     }
+    states.with(|states| states.note_hidden(&shared.etcd, &shared.served_from_etcd(&loaded)));
     let follower = start_etcd(&config, from_etcd, (&events, &states))?;
     let ready = ready_line(&config, (&loaded, &shared), &devices, engines.len());
     log::info!("{ready}{}", over_tls.as_ref().map(|(server, _)| addresses_of(server)).unwrap_or_default());

@@ -248,6 +248,16 @@ pub(crate) fn last_signed(file: &Path, origin: Name<'_>) -> Option<Version> {
     read_signed(&signed_file(file), origin).ok().flatten()
 }
 
+/// Whether there is a signed version on disk, also one that cannot be read.
+pub(crate) fn has_signed(file: &Path) -> bool {
+    signed_file(file).exists()
+}
+
+/// Removes the signed version of a zone that is signed no longer, or has left.
+pub(crate) fn forget(file: &Path) {
+    store::remove(&signed_file(file));
+}
+
 /// Where the signed version of a zone lies whose owner's file is `file`. BIND has its own at the same place, in a form of its own (`raw`), and may
 /// need it again: ours has another name there, and keeps it.
 fn signed_file(file: &Path) -> PathBuf {

@@ -132,16 +132,16 @@ impl Sources {
         });
         let is_secondary = is_secondary(published, &origin);
         let problem = self.problem(published, &origin);
-        let (is_catalog, is_from_etcd) = self
-            .states
-            .with(|states| (states.catalog.as_ref() == Some(&origin), states.etcd.contains_key(&origin)));
+        let (is_catalog, is_from_etcd) = self.states.with(|states| {
+            (states.catalog.as_ref() == Some(&origin), states.etcd_problem(&origin).is_some())
+        });
         let zone = origin.to_string();
         ZoneReport { zone, is_secondary, is_catalog, is_from_etcd, version, problem }
     }
 
     /// Why a zone is not what the configuration, its files and its keys say, or etcd.
     fn problem(&self, published: &Published, origin: &NameBuf) -> Option<String> {
-        if let Some(problem) = self.states.with(|states| states.etcd.get(origin).cloned()) {
+        if let Some(problem) = self.states.with(|states| states.etcd_problem(origin).cloned()) {
             return problem;
         }
         let problem = self.states.with(|states| states.problem(origin));

@@ -12,6 +12,10 @@ use dns_zone::Zone;
 
 use crate::dns::store;
 
+/// So many differences wait while the disk is slow, of so many octets together. Beyond, the zone is written as a whole.
+const DIFFERENCES_MAX: usize = 1000;
+const OCTETS_MAX: usize = 1 << 20;
+
 /// What is to be done with the file of a zone.
 pub(super) struct Job {
     pub(super) file: PathBuf,
@@ -67,6 +71,20 @@ impl Files {
         }
     }
 
+    /// Does all that waits, without a thread.
+    #[cfg(test)]
+    pub(super) fn work_off(&self) {
+        for job in std::mem::take(&mut *self.waiting()).into_values() {
+            job.carry_out().unwrap();
+        }
+    }
+
+    /// How many differences wait for a zone's file; `None` if all of it is to be written.
+    #[cfg(test)]
+    pub(super) fn gathered(&self, origin: &NameBuf) -> Option<usize> {
+        self.waiting()[origin].differences.as_ref().map(Vec::len)
+    }
+
     fn take(&self) -> (NameBuf, Job) {
         let mut waiting = self.waiting();
         loop {
@@ -85,10 +103,11 @@ impl Files {
 impl Job {
     /// One job in place of two.
     fn followed_by(self, next: Job) -> Job {
-        let differences = match (self.differences, next.differences) {
-            (Some(first), Some(second)) if self.zone.is_some() => Some([first, second].concat()),
-            _ => None,
-        };
+        let differences = self.differences.filter(|_| self.zone.is_some()).zip(next.differences);
+        let differences = differences.map(|(first, second)| [first, second].concat());
+        let octets =
+            |all: &Vec<Arc<Difference>>| all.iter().map(|difference| difference.octets()).sum::<usize>();
+        let differences = differences.filter(|all| all.len() <= DIFFERENCES_MAX && octets(all) <= OCTETS_MAX);
         Job { differences, ..next }
     }
 

@@ -7,18 +7,17 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use dns_auth::{ServedZone, Unavailable};
 use dns_etcd::{Key, KeyChange, Layout, Outcome, Refusal, Revision, SetChange, read_records, read_settings};
 use dns_wire::NameBuf;
 
 use super::config::EtcdSpec;
 use super::files::{Files, Job};
-use super::kept::{Kept, Prepared};
-use super::{Change, Input, Link, Pair};
+use super::kept::{Kept, Prepared, Served};
+use super::{Changes, Input, Link, Pair, Unpublished};
 use crate::dns::events::Event;
 use crate::dns::orders::SharedStates;
+use crate::dns::reload::log_changes;
 use crate::dns::signing;
-use crate::dns::version::Version;
 
 /// Lines of the log about what is wrong, for one input.
 const COMPLAINTS_MAX: usize = 10;
@@ -28,11 +27,17 @@ pub(super) struct Keeper {
     spec: Arc<EtcdSpec>,
     layout: Layout,
     zones: BTreeMap<NameBuf, Kept>,
-    /// Those of which etcd has no key any more, and which are kept all the same: it had lost all at once.
+    /// Those of them of which etcd has no key any more, and which are kept all the same: it had lost all at once.
     vanished: BTreeSet<NameBuf>,
+    /// Those that are new, and not published.
+    joined: BTreeSet<NameBuf>,
     reading: Option<Reading>,
     /// What is to be published.
-    changes: Vec<Change>,
+    changes: Changes,
+    /// What is, as soon as whoever publishes has time.
+    unpublished: Unpublished,
+    /// Whether more may belong to what is to be published.
+    is_open: bool,
     /// Zones of which tools know something else.
     touched: BTreeSet<NameBuf>,
     /// What is to be written to disk when it is published.
@@ -91,8 +96,11 @@ impl Keeper {
             layout,
             zones,
             vanished: BTreeSet::new(),
+            joined: BTreeSet::new(),
             reading: None,
-            changes: Vec::new(),
+            changes: Changes::new(),
+            unpublished: Unpublished::default(),
+            is_open: false,
             touched,
             unsaved: BTreeSet::new(),
             files,
@@ -106,6 +114,8 @@ impl Keeper {
 
     /// Does what an input demands.
     pub(super) fn take(&mut self, input: Input) {
+        self.is_open |=
+            matches!(input, Input::All { .. } | Input::Zone { .. } | Input::Records(_) | Input::Revision(_));
         match input {
             Input::All { revision, zones } => self.begin_all(revision, zones),
             Input::Zone { revision, zone } => self.begin_zone(revision, &zone),
@@ -114,6 +124,10 @@ impl Keeper {
             Input::Revision(revision) => self.change(revision),
             Input::Publish(revision) => self.publish(revision),
             Input::Connected(is_connected) => {
+                if !is_connected {
+                    self.reading = None; // Its rest does not come.
+                    self.publish(0);
+                }
                 self.states
                     .with(|states| states.etcd_link.get_or_insert_default().is_connected = is_connected);
             }
@@ -128,13 +142,13 @@ impl Keeper {
         let mut expected = BTreeSet::new();
         for pair in pairs {
             if let Some(origin) = self.zone_in(&pair.key, &mut complaints) {
-                self.set_settings(&origin, &pair.value, &mut complaints);
+                self.join(&origin, &pair.value, &mut complaints);
                 expected.insert(origin);
             }
         }
         let gone: Vec<NameBuf> =
             self.zones.keys().filter(|origin| !expected.contains(*origin)).cloned().collect();
-        self.leave(gone, !expected.is_empty());
+        self.let_go(gone, 0);
         self.reading = Some(Reading { revision, expected, current: None, complaints });
     }
 
@@ -142,10 +156,8 @@ impl Keeper {
     fn begin_zone(&mut self, revision: u64, pair: &Pair) {
         let mut complaints = Complaints::default();
         let Some(origin) = self.zone_in(&pair.key, &mut complaints) else { return };
-        self.set_settings(&origin, &pair.value, &mut complaints);
-        self.vanished.remove(&origin);
-        let vanished: Vec<NameBuf> = self.vanished.iter().cloned().collect();
-        self.leave(vanished, true);
+        self.join(&origin, &pair.value, &mut complaints);
+        self.let_go(Vec::new(), 0);
         self.reading =
             Some(Reading { revision, expected: BTreeSet::from([origin]), current: None, complaints });
     }
@@ -162,51 +174,60 @@ impl Keeper {
         }
     }
 
-    /// Takes the settings of a zone, which is there from now on. Wrong ones change nothing.
-    fn set_settings(&mut self, origin: &NameBuf, value: &[u8], complaints: &mut Complaints) {
-        let settings = read_settings(value);
-        if let Err(error) = &settings {
-            complaints.add(|| {
-                format!("zone {origin}: its settings in etcd are wrong, and change nothing: {error}")
-            });
-        }
-        let file = self.spec.file_of(origin);
+    /// A zone is there from now on. Settings that are wrong change nothing.
+    fn join(&mut self, origin: &NameBuf, settings: &[u8], complaints: &mut Complaints) {
+        self.vanished.remove(origin);
         self.touched.insert(origin.clone());
+        let (file, joined) = (self.spec.file_of(origin), &mut self.joined);
         let kept = self.zones.entry(origin.clone()).or_insert_with(|| {
-            log::info!("zone {origin} joins from etcd");
+            joined.insert(origin.clone());
             Kept::new(origin, file)
         });
-        if let Ok(settings) = settings
-            && (settings != kept.settings || kept.is_signed_last)
-        {
-            kept.settings = settings;
-            if kept.version.is_some() {
-                self.sign_anew(origin);
+        let settings = match read_settings(settings) {
+            Ok(settings) => settings,
+            Err(error) => {
+                let problem = format!("its settings in etcd are wrong, and change nothing: {error}");
+                if kept.problems.settings.as_ref() != Some(&problem) {
+                    complaints.add(|| format!("zone {origin}: {problem}"));
+                }
+                kept.problems.settings = Some(problem);
+                return;
             }
+        };
+        let served = kept.set(settings, &self.spec);
+        if !matches!(served, Ok(Served::AsBefore)) {
+            self.renewal = Instant::now();
         }
+        self.serve(origin, served);
     }
 
-    /// Zones that etcd does not have any more are served no longer, unless it has lost all at once.
-    fn leave(&mut self, gone: Vec<NameBuf>, has_others: bool) {
-        let new: Vec<NameBuf> = gone.into_iter().filter(|origin| self.zones.contains_key(origin)).collect();
-        if !has_others && !new.is_empty() {
-            if !new.iter().all(|origin| self.vanished.contains(origin)) {
+    /// Zones that etcd does not have any more are served no longer, unless it has lost all at once. `joining` zones are read next.
+    fn let_go(&mut self, gone: Vec<NameBuf>, joining: usize) {
+        let mut is_news = false;
+        for origin in gone.into_iter().filter(|origin| self.zones.contains_key(origin)) {
+            is_news |= self.vanished.insert(origin);
+        }
+        if self.vanished.len() == self.zones.len() && joining == 0 {
+            if is_news {
                 log::error!(
                     "etcd has lost all of its zones at once: the {} zones that it had are kept until it has others",
-                    new.len()
+                    self.zones.len()
                 );
             }
-            return self.vanished.extend(new);
+            return;
         }
-        for origin in new {
-            log::info!("zone {origin} has left etcd, and is served no longer");
-            self.vanished.remove(&origin);
+        let left = std::mem::take(&mut self.vanished);
+        log_changes("zones that have left etcd, and are served no longer", left.iter());
+        for origin in left {
             self.unsaved.remove(&origin);
+            self.joined.remove(&origin);
             self.touched.insert(origin.clone());
             if let Some(file) = self.zones.remove(&origin).and_then(|kept| kept.file) {
+                // At once, as this thread writes it, should the zone come back.
+                signing::forget(&file);
                 self.files.add(origin.clone(), Job { file, zone: None, differences: None });
             }
-            self.changes.push(Change::Left(Box::new(origin)));
+            self.changes.insert(origin, None);
         }
     }
 
@@ -260,7 +281,7 @@ impl Keeper {
         let Revision { revision, changes } = revision;
         let mut complaints = Complaints::default();
         let mut by_zone = BTreeMap::<NameBuf, Vec<SetChange>>::new();
-        let (mut gone, mut joined) = (Vec::new(), 0);
+        let (mut gone, mut joining) = (Vec::new(), 0);
         for KeyChange { key, value } in changes {
             match self.layout.parse(&key) {
                 Ok(Key::Records { zone, owner, rtype }) if self.zones.contains_key(&*zone) => {
@@ -270,7 +291,11 @@ impl Keeper {
                 }
                 Ok(Key::Records { .. }) => {} // They count when their zone is there, which is read then.
                 Ok(Key::Zone(origin)) => match value {
-                    Some(_) => joined += 1, // What is there of it is read.
+                    // What is there of it is read next.
+                    Some(_) => {
+                        self.vanished.remove(&*origin);
+                        joining += 1;
+                    }
                     None => gone.push(*origin),
                 },
                 // A key that was wrong may go.
@@ -280,9 +305,7 @@ impl Keeper {
                 }
             }
         }
-        let is_gone = |origin: &NameBuf| gone.contains(origin) || self.vanished.contains(origin);
-        let others = self.zones.keys().filter(|origin| !is_gone(origin)).count() + joined;
-        self.leave(gone, others > 0);
+        self.let_go(gone, joining);
         for (origin, sets) in by_zone {
             let Some(kept) = self.zones.get_mut(&origin) else { continue };
             let outcome = kept.content.change(revision, sets);
@@ -296,52 +319,40 @@ impl Keeper {
         self.touched.insert(origin.clone());
         let Some(kept) = self.zones.get_mut(origin) else { return };
         let first = refused.first().map(Refusal::to_string);
-        for refusal in &refused {
-            complaints
-                .add(|| format!("zone {origin}: not as etcd has it since revision {revision}: {refusal}"));
-        }
-        kept.problem = first.or_else(|| kept.problem.take()).filter(|_| kept.content.waiting() > 0);
-        let spec = kept.zone_spec(&self.spec);
-        match kept.take(step, &spec) {
-            Ok(true) => self.has_changed(origin),
-            Ok(false) => {}
-            Err(error) => {
-                log::error!("zone {origin} cannot be signed, and is served as it was: {error:#}");
-                kept.not_signed = Some(format!("it cannot be signed: {error:#}"));
-                self.renewal = self.renewal.min(Instant::now() + signing::LOOK_AFTER_ERROR);
-                self.serve_placeholder(origin);
+        if first != kept.problems.waiting {
+            for refusal in &refused {
+                complaints.add(|| {
+                    format!("zone {origin}: not as etcd has it since revision {revision}: {refusal}")
+                });
             }
         }
+        let waiting = &mut kept.problems.waiting;
+        *waiting = first.or_else(|| waiting.take()).filter(|_| kept.content.waiting() > 0);
+        let served = kept.take(step, &self.spec);
+        self.serve(origin, served);
     }
 
-    /// A zone that cannot be signed is not answered from the zone above.
-    fn serve_placeholder(&mut self, origin: &NameBuf) {
-        if self.zones.get(origin).is_some_and(|kept| kept.version.is_none()) {
-            let placeholder = ServedZone::unavailable(origin.clone(), Unavailable::NotReady);
-            self.changes.push(Change::Version(Version::first(placeholder)));
-        }
-    }
-
-    fn has_changed(&mut self, origin: &NameBuf) {
-        let Some(kept) = self.zones.get(origin) else { return };
-        self.changes.extend(kept.version.clone().map(Change::Version));
-        if kept.file.is_some() {
-            self.unsaved.insert(origin.clone());
-        }
-    }
-
-    /// Signs a zone as its settings and keys are now, or serves it without signatures.
-    fn sign_anew(&mut self, origin: &NameBuf) {
+    /// Has a zone published, or notes why it is served as it was.
+    fn serve(&mut self, origin: &NameBuf, served: anyhow::Result<Served>) {
         let Some(kept) = self.zones.get_mut(origin) else { return };
-        let spec = kept.zone_spec(&self.spec);
-        match kept.serve_anew(&spec) {
-            Ok(()) => self.has_changed(origin),
+        let is_anew = matches!(served, Ok(Served::Anew));
+        match served {
+            Ok(Served::Anew) if kept.file.is_some() => {
+                self.unsaved.insert(origin.clone());
+            }
+            Ok(_) => {}
             Err(error) => {
-                log::error!("zone {origin} cannot be signed, and is served as it was: {error:#}");
-                kept.not_signed = Some(format!("it cannot be signed: {error:#}"));
+                let problem = format!("it cannot be signed: {error:#}");
+                if kept.problems.signing.as_ref() != Some(&problem) {
+                    log::error!("zone {origin} cannot be signed, and is served as it was: {error:#}");
+                }
+                kept.problems.signing = Some(problem);
+                self.renewal = self.renewal.min(Instant::now() + signing::LOOK_AFTER_ERROR);
             }
         }
-        self.renewal = Instant::now();
+        if kept.note_placeholder() || is_anew {
+            self.changes.insert(origin.clone(), kept.served());
+        }
     }
 
     /// Renews signatures that end soon, and looks what keys have come or gone.
@@ -351,44 +362,36 @@ impl Keeper {
             return;
         }
         let mut again = signing::LOOK_MAX;
-        let signed = self.zones.iter().filter(|(_, kept)| kept.settings.dnssec);
+        let signed = self.zones.iter().filter(|(_, kept)| kept.is_to_be_signed());
         for origin in signed.map(|(origin, _)| origin.clone()).collect::<Vec<_>>() {
             again = again.min(self.renew_zone(&origin));
         }
         self.renewal = now + again;
-        self.publish(0);
+        if !self.is_open {
+            self.publish(0);
+        }
     }
 
     /// When to look again.
     fn renew_zone(&mut self, origin: &NameBuf) -> Duration {
         self.touched.insert(origin.clone());
         let Some(kept) = self.zones.get_mut(origin) else { return signing::LOOK_MAX };
-        if kept.not_signed.is_some() {
-            self.sign_anew(origin);
-            return signing::LOOK_AFTER_ERROR;
-        }
-        let Some(version) = &kept.version else { return signing::LOOK_MAX };
-        match signing::renew(version) {
-            Ok((None, wait)) => wait,
-            Ok((renewed, wait)) => {
-                self.changes.extend(renewed.clone().map(Change::Version));
-                kept.version = renewed;
-                wait
-            }
-            Err(error) => {
-                log::error!("zone {origin}: its signatures are not renewed: {error:#}");
-                kept.not_signed = Some(format!("its signatures are not renewed: {error:#}"));
-                signing::LOOK_AFTER_ERROR
-            }
-        }
+        let (served, again) = match kept.renew(&self.spec) {
+            Ok((served, again)) => (Ok(served), again),
+            Err(error) => (Err(error), signing::LOOK_AFTER_ERROR),
+        };
+        self.serve(origin, served);
+        again
     }
 
     /// Publishes what came, and has it written then.
     fn publish(&mut self, revision: u64) {
+        self.is_open = false;
+        log_changes("zones that join from etcd", std::mem::take(&mut self.joined).iter());
         let changes = std::mem::take(&mut self.changes);
         self.tell(Some(revision).filter(|revision| *revision > 0));
-        if !changes.is_empty() {
-            let _ = self.events.send(Event::Etcd(changes)); // A server that ends needs no zones.
+        if self.unpublished.leave(changes) {
+            let _ = self.events.send(Event::Etcd(self.unpublished.clone())); // A server that ends needs no zones.
         }
         for origin in std::mem::take(&mut self.unsaved) {
             if let Some(job) = self.zones.get_mut(&origin).and_then(Kept::job) {
@@ -418,3 +421,7 @@ fn shown(key: &[u8]) -> String {
     const OCTETS_MAX: usize = 300;
     key[..key.len().min(OCTETS_MAX)].escape_ascii().to_string()
 }
+
+#[cfg(test)]
+#[path = "keeper_tests.rs"]
+mod tests;

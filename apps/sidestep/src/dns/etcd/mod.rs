@@ -19,9 +19,10 @@ mod kept;
 mod messages;
 mod watch;
 
+use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -35,12 +36,26 @@ use super::events::Event;
 use super::orders::SharedStates;
 use super::version::Version;
 
-/// What becomes of the zones that are served.
-pub(crate) enum Change {
-    /// A zone is to be served so from now on.
-    Version(Version),
-    /// A zone is not there any more.
-    Left(Box<NameBuf>),
+/// What zones are served as from now on; `None` if they are not.
+pub(crate) type Changes = BTreeMap<NameBuf, Option<Version>>;
+
+/// What became of zones and is not published yet: of each zone the last.
+#[derive(Clone, Default)]
+pub(crate) struct Unpublished(Arc<Mutex<Changes>>);
+
+impl Unpublished {
+    /// Leaves what is to be published together. Whether somebody has to be told, as nothing has waited.
+    pub(crate) fn leave(&self, changes: Changes) -> bool {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_news = waiting.is_empty() && !changes.is_empty();
+        waiting.extend(changes);
+        is_news
+    }
+
+    /// All that waits.
+    pub(crate) fn take(&self) -> Changes {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// What the thread that makes zones hears.
