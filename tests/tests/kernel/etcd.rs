@@ -30,6 +30,8 @@ fn quiet_port() -> u16 {
 struct Etcd {
     directory: Directory,
     port: u16,
+    /// Where it listens for peers first, of which its cluster has its number.
+    peer: String,
     process: Child,
 }
 
@@ -42,12 +44,12 @@ impl Etcd {
         }
         let directory = Directory::new().unwrap();
         let port = quiet_port();
-        let process = Etcd::run(&directory, port);
-        Some(Etcd { directory, port, process })
+        let (process, peer) = Etcd::run(&directory, port);
+        Some(Etcd { directory, port, peer, process })
     }
 
     /// Runs etcd on a port of its own for peers, until it is healthy.
-    fn run(directory: &Directory, port: u16) -> Child {
+    fn run(directory: &Directory, port: u16) -> (Child, String) {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let (url, peer) = (url(port), url(quiet_port()));
@@ -67,7 +69,7 @@ impl Etcd {
             while process.try_wait().is_none() {
                 let health = etcdctl(port).args(["endpoint", "health"]).output().unwrap();
                 if health.status.success() {
-                    return process;
+                    return (process, peer);
                 }
                 assert!(Instant::now() < deadline, "etcd is not healthy: {}", process.output());
                 std::thread::sleep(Duration::from_millis(50));
@@ -83,7 +85,27 @@ impl Etcd {
 
     /// Starts it again with what it had.
     fn restart(&mut self) {
-        self.process = Etcd::run(&self.directory, self.port);
+        (self.process, _) = Etcd::run(&self.directory, self.port);
+    }
+
+    /// Has it be away, do something where no server sees it, and come back.
+    fn aside(&mut self, act: impl FnOnce(&Etcd)) {
+        let port = std::mem::replace(&mut self.port, quiet_port());
+        self.restart();
+        act(self);
+        self.kill();
+        self.port = port;
+        self.restart();
+    }
+
+    /// Puts a backup in the place of what it has. It stays the same cluster.
+    fn restore(&self, backup: &str) {
+        let data = self.directory.path().join("data");
+        std::fs::remove_dir_all(&data).unwrap();
+        let (data, members) = (data.display().to_string(), format!("default={}", self.peer));
+        let words = ["snapshot", "restore", backup, "--data-dir", &data, "--name", "default"];
+        let cluster = ["--initial-cluster", &members, "--initial-advertise-peer-urls", &self.peer];
+        self.do_with(&[&words[..], &cluster].concat(), "");
     }
 
     fn do_with(&self, words: &[&str], input: &str) -> String {
@@ -290,15 +312,12 @@ fn zones_are_served_without_etcd_also_after_a_restart_and_followed_when_it_is_ba
 
     // While the server cannot connect, records change, and etcd forgets how they came to be so.
     etcd.kill();
-    let port = std::mem::replace(&mut etcd.port, quiet_port());
-    etcd.restart();
-    etcd.put("records/one.test./text/TXT", "60 third");
-    etcd.delete(&["/dns/records/one.test./www/A"]);
-    etcd.put("records/one.test./late/A", "60 192.0.2.9");
-    etcd.forget();
-    etcd.kill();
-    etcd.port = port;
-    etcd.restart();
+    etcd.aside(|etcd| {
+        etcd.put("records/one.test./text/TXT", "60 third");
+        etcd.delete(&["/dns/records/one.test./www/A"]);
+        etcd.put("records/one.test./late/A", "60 192.0.2.9");
+        etcd.forget();
+    });
     server.process.wait_for_line("all zones are read anew", PATIENCE).unwrap();
     until("what is there now", &server, || {
         text(&server) == ["\"third\""] && status(server.v4, "www.one.test") == "NXDOMAIN"
@@ -322,6 +341,39 @@ fn zones_are_served_without_etcd_also_after_a_restart_and_followed_when_it_is_ba
     );
     etcd.restart();
     follows(&again, &etcd, "fifth");
+}
+
+#[test]
+fn a_backup_that_is_restored_is_followed_also_if_it_has_as_many_changes_as_were_lost() {
+    let Some(mut etcd) = Etcd::start() else { return };
+    etcd.put_zone("one.test.");
+    let server = etcd.serve(Directory::new().unwrap(), "");
+    until("it is there", &server, || !ask(server.v4, "www.one.test", "A").is_empty());
+    let backup = etcd.directory.path().join("backup").display().to_string();
+    etcd.do_with(&["snapshot", "save", &backup], "");
+    let text = || ask(server.v4, "text.one.test", "TXT");
+    for lost in ["first", "second"] {
+        etcd.put("records/one.test./text/TXT", &format!("60 {lost}"));
+    }
+    until("what is lost then", &server, || text() == ["\"second\""]);
+    let before = serial(server.v4, "one.test");
+
+    etcd.kill();
+    etcd.restore(&backup);
+    etcd.aside(|etcd| {
+        ["one", "two"]
+            .iter()
+            .for_each(|name| etcd.put(&format!("records/one.test./{name}/A"), "60 192.0.2.9"))
+    });
+    until("what is there now", &server, || {
+        text().is_empty()
+            && ["one", "two"].iter().all(|name| !ask(server.v4, &format!("{name}.one.test"), "A").is_empty())
+    });
+    let restored = serial(server.v4, "one.test");
+    assert!(restored > before, "{restored} {before}");
+    etcd.put("records/one.test./text/TXT", "60 third");
+    until("it is followed", &server, || text() == ["\"third\""]);
+    assert!(serial(server.v4, "one.test") > restored);
 }
 
 #[test]

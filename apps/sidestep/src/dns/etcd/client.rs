@@ -1,6 +1,6 @@
 //! One connection to one member of etcd, by gRPC.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -29,8 +29,9 @@ const ANSWER_MAX: Duration = Duration::from_secs(20);
 /// A member that is silent for both together is taken for gone. etcd takes no more than one ping in 5 s.
 const PING_EVERY: Duration = Duration::from_secs(10);
 const PING_ANSWER_MAX: Duration = Duration::from_secs(5);
-/// Octets of a message. etcd bounds a value by 1.5 MiB, and a fragment of a watch by a little more.
-const MESSAGE_MAX: usize = 64 << 20;
+/// Octets of a message. etcd bounds a transaction by 1.5 MiB, unless it is told otherwise, and a fragment of a watch by a little more. Pages that are
+/// longer have fewer keys.
+const MESSAGE_MAX: usize = 16 << 20;
 
 /// Why a call gave nothing.
 #[derive(Debug, Error)]
@@ -52,10 +53,17 @@ impl CallError {
         matches!(self, CallError::Status(status) if status.code() == Code::OutOfRange && status.message().contains("compacted"))
     }
 
-    /// Whether an answer was longer than what is taken.
+    /// Whether an answer was longer than what is taken here ("decoded message length too large"), or sent there ("trying to send message larger than
+    /// max"). An etcd that has too much to do says something else with the same codes.
     pub(super) fn is_too_long(&self) -> bool {
-        matches!(self, CallError::Status(status) if matches!(status.code(), Code::OutOfRange | Code::ResourceExhausted)
-            && !status.message().contains("compacted"))
+        let says_so = |message: &str| message.contains("message") && message.contains("large");
+        matches!(self, CallError::Status(status)
+            if matches!(status.code(), Code::OutOfRange | Code::ResourceExhausted) && says_so(status.message()))
+    }
+
+    /// Whether the token is good no longer: etcd forgets those that are not used for five minutes.
+    fn is_token_old(&self) -> bool {
+        matches!(self, CallError::Status(status) if status.code() == Code::Unauthenticated)
     }
 }
 
@@ -68,6 +76,8 @@ impl From<Status> for CallError {
 /// A connection, and what it may do.
 pub(super) struct Client {
     grpc: Grpc<Channel>,
+    /// The user, and the file with the password.
+    login: Option<(String, PathBuf)>,
     token: Option<MetadataValue<Ascii>>,
 }
 
@@ -86,23 +96,24 @@ impl Client {
         let channel =
             timeout(2 * CONNECT_MAX, builder.connect()).await.context("no connection in time")??;
         let grpc = Grpc::new(channel).max_decoding_message_size(MESSAGE_MAX);
-        let mut client = Client { grpc, token: None };
-        if let Some((user, file)) = &spec.login {
-            client.log_in(user, file).await?;
-        }
+        let mut client = Client { grpc, login: spec.login.clone(), token: None };
+        client.log_in().await?;
         Ok(client)
     }
 
-    async fn log_in(&mut self, user: &str, file: &Path) -> anyhow::Result<()> {
+    async fn log_in(&mut self) -> anyhow::Result<()> {
+        let Some((user, file)) = &self.login else { return Ok(()) };
         let password = std::fs::read_to_string(file).map_err(explain_denial);
         let password = password.with_context(|| format!("reading {}", file.display()))?;
         let message = AuthenticateRequest {
-            name: user.to_owned(),
+            name: user.clone(),
             password: password.trim_end_matches(['\r', '\n']).to_owned(),
         };
+        let user = format!("user {user:?}");
+        self.token = None;
         let answer: Result<AuthenticateResponse, _> =
             self.call("/etcdserverpb.Auth/Authenticate", message).await;
-        let token = answer.with_context(|| format!("user {user:?}"))?.token;
+        let token = answer.context(user)?.token;
         self.token = Some(token.parse().context("the token of the user")?);
         Ok(())
     }
@@ -114,13 +125,20 @@ impl Client {
         revision: u64,
         limit: usize,
     ) -> Result<RangeResponse, CallError> {
+        const PATH: &str = "/etcdserverpb.KV/Range";
         let message = RangeRequest {
             key: range.first.clone(),
             range_end: range.end.clone(),
             limit: limit as i64,
             revision: revision as i64,
         };
-        self.call("/etcdserverpb.KV/Range", message).await
+        match self.call(PATH, message.clone()).await {
+            Err(error) if error.is_token_old() && self.login.is_some() => {
+                self.log_in().await.map_err(CallError::Connection)?;
+                self.call(PATH, message).await
+            }
+            answer => answer,
+        }
     }
 
     /// What becomes of the keys of a range from a revision on.

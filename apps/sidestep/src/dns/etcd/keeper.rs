@@ -114,10 +114,11 @@ impl Keeper {
 
     /// Does what an input demands.
     pub(super) fn take(&mut self, input: Input) {
-        self.is_open |=
-            matches!(input, Input::All { .. } | Input::Zone { .. } | Input::Records(_) | Input::Revision(_));
+        self.is_open |= !matches!(input, Input::Publish(_) | Input::Connected(_) | Input::Renew { .. });
         match input {
-            Input::All { revision, zones } => self.begin_all(revision, zones),
+            Input::All { revision } => self.begin_all(revision),
+            Input::Zones(page) => self.list(page),
+            Input::Listed => self.end_list(),
             Input::Zone { revision, zone } => self.begin_zone(revision, &zone),
             Input::Records(page) => self.read(page),
             Input::End => self.end_reading(),
@@ -135,21 +136,30 @@ impl Keeper {
         }
     }
 
-    /// All zones are read: those that etcd does not have any more leave.
-    fn begin_all(&mut self, revision: u64, pairs: Vec<Pair>) {
-        self.reading = None; // What was not read to its end is read anew.
-        let mut complaints = Complaints::default();
-        let mut expected = BTreeSet::new();
-        for pair in pairs {
-            if let Some(origin) = self.zone_in(&pair.key, &mut complaints) {
-                self.join(&origin, &pair.value, &mut complaints);
-                expected.insert(origin);
+    /// All zones are read. What was not read to its end before is read anew.
+    fn begin_all(&mut self, revision: u64) {
+        let complaints = Complaints::default();
+        self.reading = Some(Reading { revision, expected: BTreeSet::new(), current: None, complaints });
+    }
+
+    /// Zones are there.
+    fn list(&mut self, page: Vec<Pair>) {
+        let Some(mut reading) = self.reading.take() else { return };
+        for pair in page {
+            if let Some(origin) = self.zone_in(&pair.key, &mut reading.complaints) {
+                self.join(&origin, &pair.value, &mut reading.complaints);
+                reading.expected.insert(origin);
             }
         }
-        let gone: Vec<NameBuf> =
-            self.zones.keys().filter(|origin| !expected.contains(*origin)).cloned().collect();
+        self.reading = Some(reading);
+    }
+
+    /// Zones that were not listed leave.
+    fn end_list(&mut self) {
+        let Some(reading) = &self.reading else { return };
+        let is_gone = |origin: &&NameBuf| !reading.expected.contains(*origin);
+        let gone = self.zones.keys().filter(is_gone).cloned().collect();
         self.let_go(gone, 0);
-        self.reading = Some(Reading { revision, expected, current: None, complaints });
     }
 
     /// One zone is read: it may be new, or have other settings.

@@ -124,7 +124,9 @@ impl Lab {
     /// All is read, as when a connection begins.
     fn read_all(&mut self) {
         let zones = self.pairs("/dns/zones/");
-        self.take(Input::All { revision: self.revision, zones });
+        self.take(Input::All { revision: self.revision });
+        zones.into_iter().for_each(|zone| self.take(Input::Zones(vec![zone])));
+        self.take(Input::Listed);
         let records = self.pairs("/dns/records/");
         self.take(Input::Records(records));
         self.take(Input::End);

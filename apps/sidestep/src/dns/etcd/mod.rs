@@ -60,8 +60,12 @@ impl Unpublished {
 
 /// What the thread that makes zones hears.
 pub(crate) enum Input {
-    /// All is read: these zones are there at a revision, and records follow in the order of their keys.
-    All { revision: u64, zones: Vec<Pair> },
+    /// All is read as it is at a revision: first the keys of zones, then those of records in their order.
+    All { revision: u64 },
+    /// Keys of zones that are there.
+    Zones(Vec<Pair>),
+    /// There are no other zones.
+    Listed,
     /// One zone is read: its records follow.
     Zone { revision: u64, zone: Pair },
     /// Keys of records.

@@ -1,14 +1,16 @@
 //! What etcd has, and what becomes of it: read once, then watched.
 //!
-//! All is read at one revision, in pages, and watched from the next one on. Whatever goes wrong ends the connection. Another one, to the next
-//! member, goes on behind the last revision that was taken. If etcd has forgotten that one (a compaction), or never had it (another cluster, or a
-//! backup that was restored), all is read anew.
+//! All is read at one revision, in pages, and watched from the next one on. Whatever goes wrong ends the connection. Each connection, to the next
+//! member, begins by reading all, at the last revision that was taken: etcd has another history if a backup was restored meanwhile, and nothing
+//! else tells that for certain. Where it has none, nothing differs, and the watch goes on behind that revision, with the serials that other servers
+//! have, too. If etcd has forgotten the revision (a compaction), or has not come to it, all is read at the newest one.
 
 use std::convert::Infallible;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use dns_etcd::{Key, KeyChange, KeyRange, Layout, Revision, Revisions};
+use dns_wire::NameBuf;
 use tokio::sync::mpsc::Sender;
 use tokio::time::{sleep, timeout};
 
@@ -17,7 +19,7 @@ use super::config::EtcdSpec;
 use super::messages::{KeyValue, RangeResponse, ResponseHeader, WatchResponse};
 use super::{Input, Pair};
 
-/// Between two attempts: after each round over all members it doubles, up to the most.
+/// Between two attempts: after each round over all members it doubles, up to the most. A connection that has held for longer than that begins anew.
 const WAIT_MIN: Duration = Duration::from_millis(100);
 const WAIT_MAX: Duration = Duration::from_secs(5);
 /// Keys of a page. Fewer, while they have too many octets for a message.
@@ -34,22 +36,26 @@ struct Known {
 
 /// Follows etcd until the server ends.
 pub(super) async fn follow(spec: &EtcdSpec, layout: Layout, keeper: &Sender<Input>) {
-    let (mut known, mut wait, mut said) = (None, WAIT_MIN, String::new());
+    let (mut known, mut wait) = (None, WAIT_MIN);
+    // What was said of each endpoint last.
+    let mut said = vec![String::new(); spec.endpoints.len()];
     for number in (0..spec.endpoints.len()).cycle() {
         let endpoint = &spec.endpoints[number];
-        let mut session =
-            Session { layout: &layout, keeper, endpoint, known: &mut known, has_connected: false };
+        let mut session = Session { layout: &layout, keeper, endpoint, known: &mut known, connected: None };
         let Err(error) = session.run(spec).await;
         if keeper.is_closed() {
             return;
         }
         let why = format!("etcd {endpoint}: {}", in_words(&error));
-        if session.has_connected {
-            (wait, said) = (WAIT_MIN, String::new());
+        if let Some(connected) = session.connected {
+            said.iter_mut().for_each(String::clear);
+            if connected.elapsed() > WAIT_MAX {
+                wait = WAIT_MIN;
+            }
         }
-        if said != why {
+        if said[number] != why {
             log::warn!("{why}; zones stay as they are meanwhile");
-            said = why;
+            said[number] = why;
         }
         let _ = keeper.send(Input::Connected(false)).await;
         sleep(wait).await;
@@ -76,7 +82,8 @@ struct Session<'s> {
     keeper: &'s Sender<Input>,
     endpoint: &'s str,
     known: &'s mut Option<Known>,
-    has_connected: bool,
+    /// Since when, if it is.
+    connected: Option<Instant>,
 }
 
 impl Session<'_> {
@@ -88,34 +95,38 @@ impl Session<'_> {
         }
     }
 
-    /// Where the watch can begin: behind what is known, if this is the etcd that it is known of, else behind all, which is read.
+    /// Reads all zones, at the revision that is known, if etcd has that one; up to where they are known then.
     async fn catch_up(&mut self, client: &mut Client) -> anyhow::Result<Known> {
         // Reads go through the cluster's leader, so this is not behind.
         let header = header_of(&client.range(&self.layout.zones(), 0, 1).await?)?;
-        let is_same = |known: &Known| {
-            known.cluster_id == header.cluster_id && known.revision <= revision_of(header.revision)
-        };
-        if let Some(known) = self.known.filter(is_same) {
-            return Ok(known);
+        if let Some(known) = *self.known {
+            if known.cluster_id != header.cluster_id || known.revision > revision_of(header.revision) {
+                log::warn!(
+                    "etcd {}: this is another etcd, or an older one: all zones are read anew",
+                    self.endpoint
+                );
+                *self.known = None;
+            } else {
+                match self.read_all(client, known.revision).await {
+                    Err(error) if is_compacted(&error) => self.forget(),
+                    read => return read,
+                }
+            }
         }
-        if self.known.take().is_some() {
-            log::warn!(
-                "etcd {}: this is another etcd, or an older one: all zones are read anew",
-                self.endpoint
-            );
-        }
-        self.read_all(client).await
+        self.read_all(client, 0).await
     }
 
-    /// Reads all zones at one revision.
-    async fn read_all(&mut self, client: &mut Client) -> anyhow::Result<Known> {
-        let mut pages = Pages::new(self.layout.zones(), 0);
-        let mut zones = Vec::new();
-        while let Some(page) = pages.next(client).await? {
-            zones.extend(page);
-        }
+    /// Reads all zones as they were at one revision; 0 is the newest one.
+    async fn read_all(&mut self, client: &mut Client, revision: u64) -> anyhow::Result<Known> {
+        let mut pages = Pages::new(self.layout.zones(), revision);
+        let mut page = pages.next(client).await?;
         let Known { cluster_id, revision } = pages.known.context("an answer without a revision")?;
-        self.send(Input::All { revision, zones }).await?;
+        self.send(Input::All { revision }).await?;
+        while let Some(zones) = page {
+            self.send(Input::Zones(zones)).await?;
+            page = pages.next(client).await?;
+        }
+        self.send(Input::Listed).await?;
         let mut pages = Pages::new(self.layout.records(), revision);
         while let Some(page) = pages.next(client).await? {
             self.send(Input::Records(page)).await?;
@@ -143,18 +154,20 @@ impl Session<'_> {
                 if message.compact_revision == 0 {
                     bail!("etcd ends the watch: {}", message.cancel_reason);
                 }
-                return self.forget();
+                self.forget();
+                return Ok(());
             }
             if message.created {
                 is_created = true;
-                self.has_connected = true;
+                self.connected.get_or_insert_with(Instant::now);
                 log::info!("etcd {}: connected, at revision {}", self.endpoint, known.revision);
                 self.send(Input::Connected(true)).await?;
                 continue;
             }
             match self.take(client, &mut revisions, message).await {
-                Err(error) if error.downcast_ref::<CallError>().is_some_and(CallError::is_compacted) => {
-                    return self.forget();
+                Err(error) if is_compacted(&error) => {
+                    self.forget();
+                    return Ok(());
                 }
                 taken => taken?,
             }
@@ -162,13 +175,12 @@ impl Session<'_> {
     }
 
     /// What comes behind what is known is not there any more.
-    fn forget(&mut self) -> anyhow::Result<()> {
+    fn forget(&mut self) {
         *self.known = None;
         log::warn!(
             "etcd {}: it has forgotten the last changes (compaction): all zones are read anew",
             self.endpoint
         );
-        Ok(())
     }
 
     /// Passes on what a message of the watch tells. A zone that joins is read first.
@@ -187,9 +199,12 @@ impl Session<'_> {
         }
         for revision in whole {
             let number = revision.revision;
-            self.take_revision(client, revision).await?;
-            // Whatever happens next, a revision is not carried out again behind later ones.
+            let joins = self.joins_in(&revision);
+            self.send(Input::Revision(revision)).await?;
+            // Whatever happens next, a revision is not carried out again behind later ones. Zones that join are among those that are read when a
+            // connection begins.
             self.known.iter_mut().for_each(|known| known.revision = number);
+            self.read_joining(client, number, joins).await?;
         }
         if let Some((last, known)) = last.zip(self.known.as_mut()) {
             known.revision = known.revision.max(last);
@@ -199,17 +214,25 @@ impl Session<'_> {
         Ok(())
     }
 
-    async fn take_revision(&mut self, client: &mut Client, revision: Revision) -> anyhow::Result<()> {
-        let number = revision.revision;
+    /// The zones whose keys a revision sets.
+    fn joins_in(&self, revision: &Revision) -> Vec<(Box<NameBuf>, Pair)> {
         let joins = revision.changes.iter().filter_map(|KeyChange { key, value }| {
             let Ok(Key::Zone(zone)) = self.layout.parse(key) else { return None };
             Some((zone, Pair { key: key.clone(), value: value.clone()? }))
         });
-        let joins: Vec<_> = joins.collect();
-        self.send(Input::Revision(revision)).await?;
-        for (zone, pair) in joins {
-            self.send(Input::Zone { revision: number, zone: pair }).await?;
-            let mut pages = Pages::new(self.layout.records_of(zone.as_name()), number);
+        joins.collect()
+    }
+
+    /// Reads zones as they are at a revision.
+    async fn read_joining(
+        &self,
+        client: &mut Client,
+        revision: u64,
+        joins: Vec<(Box<NameBuf>, Pair)>,
+    ) -> anyhow::Result<()> {
+        for (origin, zone) in joins {
+            self.send(Input::Zone { revision, zone }).await?;
+            let mut pages = Pages::new(self.layout.records_of(origin.as_name()), revision);
             while let Some(page) = pages.next(client).await? {
                 self.send(Input::Records(page)).await?;
             }
@@ -247,6 +270,7 @@ impl Pages {
                 answer => break answer?,
             }
         };
+        self.limit = (2 * self.limit).min(PAGE);
         let header = header_of(&answer)?;
         if self.revision == 0 {
             self.revision = revision_of(header.revision);
@@ -259,6 +283,10 @@ impl Pages {
         let pair = |KeyValue { key, value, .. }| Pair { key, value };
         Ok(Some(answer.kvs.into_iter().map(pair).collect()))
     }
+}
+
+fn is_compacted(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<CallError>().is_some_and(CallError::is_compacted)
 }
 
 fn header_of(answer: &RangeResponse) -> anyhow::Result<ResponseHeader> {
