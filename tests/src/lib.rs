@@ -4,7 +4,6 @@
 //! `tests/programs`, which need root and AF_XDP and say so when they cannot run.
 #![forbid(unsafe_code)]
 
-mod certificate;
 mod counters;
 mod dig;
 mod exchange;
@@ -17,12 +16,12 @@ mod reload;
 mod serving;
 mod stream;
 
-pub use certificate::make_certificate;
 pub use counters::Counters;
 pub use dig::{Dig, Transport};
 pub use exchange::{Answer, Exchange, ExchangeTally};
 pub use idle::assert_comes_to_rest;
 pub use keys::make_keys_older;
+pub use lab::make_certificate;
 pub use liar::{EGRESS, Fault, Liar, Upstream, WORLD};
 pub use load::{Load, Tally};
 pub use reload::{VERSION_NAME, VersionedZone, reload_under_load};

@@ -173,7 +173,8 @@ impl Child {
         Ok(Duration::from_nanos(tasks.flatten().filter_map(wait_ns).sum()))
     }
 
-    pub(crate) fn not_seen(&self, wanted: String, timeout: Duration) -> LabError {
+    /// The error of a process that did not do in time what was `wanted`.
+    pub fn not_seen(&self, wanted: String, timeout: Duration) -> LabError {
         LabError::NotSeen { name: self.name.clone(), wanted, timeout, output: self.output() }
     }
 }

@@ -25,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod binary;
+mod certificate;
 mod child;
 mod conditions;
 mod cores;
@@ -45,6 +46,7 @@ mod wrk;
 mod zone;
 
 pub use binary::{example_binary, sidestep_binary, workspace_root};
+pub use certificate::make_certificate;
 pub use child::Child;
 pub use conditions::{Conditions, VETH, markdown_table};
 pub use cores::{

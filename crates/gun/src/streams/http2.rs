@@ -153,7 +153,12 @@ impl Http2 {
         let Some((sender, _)) = &mut self.session else { return Ok(()) };
         let question = asked.next();
         let body = body_of(&self.request, question, asked);
-        let (response, mut stream) = sender.send_request(self.request.request.clone(), body.is_empty())?;
+        let mut request = self.request.request.clone();
+        if question.is_some() {
+            // BIND 9.18 wants it.
+            request.headers_mut().insert(http::header::CONTENT_LENGTH, body.len().into());
+        }
+        let (response, mut stream) = sender.send_request(request, body.is_empty())?;
         if !body.is_empty() {
             stream.send_data(body, true)?; // Waits for the server's window by itself, without a copy.
         }

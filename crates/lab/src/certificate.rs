@@ -1,8 +1,8 @@
-//! Certificates for servers of tests.
+//! Certificates for servers of tests and figures.
 
 use std::process::Command;
 
-use lab::Directory;
+use crate::Directory;
 
 /// Writes a certificate for `name` and 127.0.0.1 that signs itself, and its key: `certificate.pem` and `key.pem`.
 pub fn make_certificate(directory: &Directory, name: &str) {
