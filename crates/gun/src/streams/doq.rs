@@ -49,7 +49,7 @@ impl Doq {
 
     /// Looks at what came, and sends what there is room for now.
     fn drive(&mut self, heard: &mut Heard<'_>) -> Option<End> {
-        while let Some(id) = self.session.pop_readable() {
+        for id in self.session.take_readable() {
             let Some(at) = self.flights.iter().position(|flight| flight.id == id) else { continue };
             match self.flights[at].read(&self.session) {
                 Outcome::Waits => {}

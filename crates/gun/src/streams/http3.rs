@@ -107,6 +107,7 @@ impl Http3 {
 
     /// Goes on with everything, until nothing moves without the server.
     fn drive(&mut self, heard: &mut Heard<'_>) -> Option<End> {
+        self.session.take_readable(); // All of them are polled.
         self.poll_connection();
         while self.poll_exchanges(heard) {
             self.poll_connection();

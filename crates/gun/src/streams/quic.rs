@@ -137,6 +137,8 @@ impl Session {
     pub(super) fn end(&self, under_way: usize) -> Option<End> {
         match self.0.borrow().end? {
             End::InOrder if under_way > 0 => Some(End::By(Fault::ClosedEarly)),
+            // It had nothing to do for longer than one of the two wants to wait.
+            End::By(Fault::TimedOut) if under_way == 0 => Some(End::InOrder),
             end => Some(end),
         }
     }
@@ -168,9 +170,9 @@ impl Session {
         self.0.borrow_mut().connection.streams().accept(direction)
     }
 
-    /// Takes a stream on which something came.
-    pub(super) fn pop_readable(&self) -> Option<StreamId> {
-        self.0.borrow_mut().readable.pop()
+    /// The streams on which something came since this was asked last.
+    pub(super) fn take_readable(&self) -> Vec<StreamId> {
+        std::mem::take(&mut self.0.borrow_mut().readable)
     }
 
     pub(super) fn read(&self, id: StreamId) -> Read {
