@@ -1,6 +1,7 @@
 //! What the benchmarks share: zones and queries made from a seed, a load at a fixed rate, medians, and where figures are kept.
 #![forbid(unsafe_code)]
 
+pub mod gun;
 pub mod load;
 pub mod open_loop;
 mod page;

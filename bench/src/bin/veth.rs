@@ -5,10 +5,13 @@
 
 use std::process::ExitCode;
 
+use bench::gun::knee;
 use bench::record::{Figure, Run};
+use bench::report::median;
 use lab::{
-    Conditions, Device, Directory, LabError, Outcome, Peer, Placed, Procedure, QUESTIONS, Round, Sidestep,
-    VETH, Workload, all_places, by_place, outcomes, ratio_table,
+    CLIENT_INTERFACE, Conditions, Device, Directory, Lab, LabError, Outcome, Peer, Placed, Procedure,
+    QUESTIONS, Questions, Round, Sidestep, VETH, Workload, all_places, by_place, markdown_table, outcomes,
+    ratio_table,
 };
 
 fn main() -> ExitCode {
@@ -86,11 +89,43 @@ fn measure(rounds: u32, workloads: &[Workload]) -> Result<(), LabError> {
         let measured = procedure.run(&questions, &contenders, show_progress)?;
         figures.extend(figures_of(*workload, &outcomes(&contenders, all_places(&measured))));
         print_outcomes(&peers, *workload, measured);
+        if *workload == Workload::Address {
+            generators(rounds, &peers, &questions, &figures)?;
+        }
     }
     let against = [peers.nsd.name(), peers.knot_xdp.name()];
     let against = against.each_ref().map(String::as_str);
     let run = Run { name: "veth", conditions: &conditions, figures, against: &against };
     run.keep()
+}
+
+/// kxdpgun and `sidestep gun dns` beside each other, both over AF_XDP, each to the knee: of the bare echo, which leaves the most to the generator, and of
+/// Sidestep. kxdpgun's figures are those of the table.
+fn generators(
+    rounds: u32,
+    peers: &Peers,
+    questions: &Questions,
+    by_kxdpgun: &[Figure],
+) -> Result<(), LabError> {
+    let mut rows = Vec::new();
+    for peer in [&peers.echo, &peers.over_xdp] {
+        let Some(theirs) = by_kxdpgun.iter().find(|figure| figure.subject == peer.name()) else { continue };
+        let mut ours = Vec::new();
+        for _ in 0..rounds {
+            let lab = Lab::for_figures()?;
+            let _server = peer.start(&lab, &questions.zone)?;
+            let found = knee(&lab, questions, &["--device", CLIENT_INTERFACE, "--rate", "100k"])?;
+            eprintln!("{}: {} answers/s by gun dns, limit: {}", peer.name(), found.rate, found.limit);
+            ours.push(found.rate);
+        }
+        let ours = median(&mut ours);
+        let ratio = format!("{:.2}", ours / theirs.value);
+        rows.push(vec![peer.name(), format!("{:.0}", theirs.value), format!("{ours:.0}"), ratio]);
+    }
+    println!("The generators beside each other; medians of {rounds} rounds\n");
+    let head = ["server", "kxdpgun, replies/s", "gun dns, answers/s", "ratio"];
+    println!("{}", markdown_table(&head, &rows));
+    Ok(())
 }
 
 /// Replies a second at the knee, of each server that carried anything.

@@ -7,12 +7,12 @@ mod servers;
 
 use std::process::ExitCode;
 
+use bench::gun::{Knee, knee};
 use bench::record::{Figure, Run};
 use lab::{
-    Conditions, Directory, Lab, LabError, Placed, Questions, SERVER_V4, Side, VETH, Workload, all_places,
-    in_one_place, make_certificate, markdown_table, sidestep_binary,
+    Conditions, Directory, Lab, LabError, Placed, Questions, VETH, Workload, all_places, in_one_place,
+    make_certificate, markdown_table,
 };
-use serde_json::Value;
 use servers::{Secret, Server};
 
 /// Connections, and questions under way on each.
@@ -30,15 +30,6 @@ const CASES: [Case; 3] = [
     Case { transport: "https", servers: &[Server::Bind, Server::Sidestep] },
     Case { transport: "quic", servers: &[Server::Sidestep] },
 ];
-
-/// What a search found.
-#[derive(Clone)]
-struct Found {
-    /// Answers a second.
-    rate: f64,
-    /// What keeps it there.
-    limit: String,
-}
 
 fn main() -> ExitCode {
     if !lab::require_root_and_xdp() {
@@ -86,7 +77,7 @@ fn measure(rounds: u32) -> Result<(), LabError> {
     Run { name: "encrypted", conditions: &conditions, figures, against: &against }.keep()
 }
 
-fn row(figure: &Figure, first: &Figure, found: &[Found]) -> Vec<String> {
+fn row(figure: &Figure, first: &Figure, found: &[Knee]) -> Vec<String> {
     let limits: Vec<&str> = found.iter().map(|found| &found.limit[..]).collect();
     vec![
         figure.case.clone(),
@@ -105,12 +96,12 @@ fn rounds_of(
     rounds: u32,
     questions: &Questions,
     secret: &Secret,
-) -> Result<Vec<Vec<Placed<Found>>>, LabError> {
+) -> Result<Vec<Vec<Placed<Knee>>>, LabError> {
     let mut all = vec![Vec::new(); case.servers.len()];
     for round in 1..=rounds {
         for (server, found) in case.servers.iter().zip(&mut all) {
             let placed = in_one_place(|| run(case.transport, *server, questions, secret))?;
-            let Found { rate, limit } = &placed.found;
+            let Knee { rate, limit } = &placed.found;
             eprintln!(
                 "round {round}: {}: {}: {rate:.0} answers/s, limit: {limit}, cores {} apart",
                 case.transport,
@@ -123,20 +114,9 @@ fn rounds_of(
     Ok(all)
 }
 
-fn run(transport: &str, server: Server, questions: &Questions, secret: &Secret) -> Result<Found, LabError> {
+fn run(transport: &str, server: Server, questions: &Questions, secret: &Secret) -> Result<Knee, LabError> {
     let lab = Lab::for_figures()?;
     let _server = server.start(&lab, &questions.zone, secret)?;
-    let names = questions.file.display().to_string();
-    let words = ["gun", "dns", SERVER_V4, "--transport", transport, "--insecure", "--names", &names];
-    let more = ["--ports", CONNECTIONS, "--pipeline", PIPELINE, "--order", "random", "--find-knee"];
-    let search = ["--rate", "2k", "--step", "1s", "--json", "-"];
-    let program = sidestep_binary().display().to_string();
-    let report = lab.run_in(Side::Client, &program, &[&words[..], &more, &search].concat())?;
-    read(&report).ok_or(LabError::Report { field: "knee", report })
-}
-
-fn read(report: &str) -> Option<Found> {
-    let report: Value = serde_json::from_str(report).ok()?;
-    let knee = &report["knee"];
-    Some(Found { rate: knee["carried"].as_f64()?, limit: knee["limit"].as_str()?.to_owned() })
+    let over = ["--transport", transport, "--insecure", "--rate", "2k"];
+    knee(&lab, questions, &[&over[..], &["--ports", CONNECTIONS, "--pipeline", PIPELINE]].concat())
 }
