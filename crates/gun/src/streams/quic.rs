@@ -22,6 +22,9 @@ use super::fault::Fault;
 /// Octets of an answer that a server may send ahead of what we have looked at.
 const STREAM_WINDOW: u32 = 1024 * 1024;
 
+/// Before a connection that has nothing to do sends a ping. Servers end silent ones without a word, mostly after 30 s.
+const KEEP_ALIVE: time::Duration = time::Duration::from_secs(10);
+
 /// Whom connections go to, and how its certificate is judged.
 #[derive(Clone)]
 pub struct Quic {
@@ -39,6 +42,7 @@ impl Quic {
     ) -> Result<Quic, NoInitialCipherSuite> {
         let mut transport = TransportConfig::default();
         transport.stream_receive_window(STREAM_WINDOW.into());
+        transport.keep_alive_interval(Some(KEEP_ALIVE));
         let mut config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?));
         config.transport_config(Arc::new(transport));
         Ok(Quic { server, name: name.to_str().into_owned(), config })
