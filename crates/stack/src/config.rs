@@ -79,7 +79,8 @@ pub struct Config {
     /// packet's memory each; more are ignored, and with 0, the default, all are.
     pub late_segments_max: usize,
     /// Flows whose segments may be of a connection of another stack, and wait for [`Stack::next_stray`](crate::Stack::next_stray) or were
-    /// asked for a moment ago; senders beyond that are reset at once, and with 0, the default, all are.
+    /// asked for a moment ago. What exceeds them is dropped, and asked for when it is sent again. With 0, the default, nobody is asked, and all
+    /// senders are reset at once.
     pub strays_max: usize,
     /// Records of the trace ring, rounded up to a power of two; 32 octets each.
     pub trace_records: usize,

@@ -191,7 +191,7 @@ counters! {
     departed_late => "SidestepDepartedLate",
     /// Segments of no connection here that others were asked about.
     strays => "SidestepStrays",
-    /// Segments that came behind those.
+    /// Segments that came behind those, or while as many were asked about as may be.
     strays_ignored => "SidestepStraysIgnored",
     /// UDP datagrams delivered.
     udp_in_datagrams => "UdpInDatagrams",

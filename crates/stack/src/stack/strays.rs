@@ -90,7 +90,8 @@ impl Stack {
         self.connections.at(place).map(|(id, _)| id)
     }
 
-    /// A segment belongs to nothing here. A SYN concerns nobody else either. Who sends more than may be asked about is a flood.
+    /// A segment belongs to nothing here. A SYN concerns nobody else either. What exceeds those that may be asked about is dropped: a reset would end
+    /// connections that others have. Who sends again gets its turn, and its reset (RFC 9293, 3.10.7.1) if nobody has the connection.
     #[cold]
     pub(super) fn on_stranger(
         &mut self,
@@ -106,12 +107,10 @@ impl Stack {
         }
         let hash = self.flows.hash_of(&key);
         let Strays { waiting, asked } = &mut self.strays;
-        if asked.contains(hash, &key, now) {
+        let is_one_too_many = waiting.len() >= self.shared.config.strays_max || asked.is_full(now);
+        if is_one_too_many || asked.contains(hash, &key, now) {
             self.shared.counters.strays_ignored += 1;
             return;
-        }
-        if waiting.len() >= self.shared.config.strays_max || asked.is_full(now) {
-            return self.reset_peer(key, hop, segment);
         }
         asked.insert(hash, key, now);
         self.shared.counters.strays += 1;
