@@ -106,11 +106,7 @@ struct {
 	__type(value, struct claim_terms);
 } claims SEC(".maps");
 
-// Flows that are the kernel's though they are claimed, and awaited ones.
-// The value in a table is the epoch of the claim when the flow was noted: notes of earlier ones are as good as none, so that all of a claim's
-// can be forgotten at once. So is a flow that is forgotten as others came after it.
-// Users have tables of their own, so that nobody's flows are forgotten because others have many. User space makes each when there is
-// something to note in it, as large as it likes.
+// A table of flows. User space makes each when there is something to note in it, as large as it likes.
 struct flow_table {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1);
@@ -119,6 +115,10 @@ struct flow_table {
 	__uint(value_size, sizeof(__u32));
 };
 
+// Flows that are the kernel's though they are claimed, and awaited ones.
+// The value in a table is the epoch of the claim when the flow was noted: notes of earlier ones are as good as none, so that all of a claim's
+// can be forgotten at once. So is a flow that is forgotten as others came after it.
+// Users have tables of their own, so that nobody's flows are forgotten because others have many.
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, FLOW_TABLES);
@@ -142,6 +142,8 @@ struct {
 struct sharers {
 	// Bit n: the socket of number n.
 	__u64 numbers;
+	// Those of them that are no newcomers: connections of which nothing is noted are theirs.
+	__u64 settled;
 	// Makes the choice between them one that peers cannot foresee.
 	__u64 secret;
 };
@@ -153,13 +155,13 @@ struct {
 	__type(value, struct sharers);
 } sharers SEC(".maps");
 
-// Which sharer has a connection: it keeps it, whoever comes and goes beside it. One that is forgotten is chosen by its hash again. User space
-// makes this larger where queues are shared.
+// By queue: connections whose sharer is not the one that their hash chooses among the settled. Those of newcomers are noted as they begin. One that
+// is forgotten, or of which nothing was noted, is looked for among the settled. User space makes a table when somebody comes to share a queue.
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1);
-	__type(key, struct flow_key);
-	__type(value, __u32);
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, QUEUES_LENT_MAX);
+	__type(key, __u32);
+	__array(values, struct flow_table);
 } shared_flows SEC(".maps");
 
 // Who has which queue: see owners.rs. The program does not look at it.

@@ -80,42 +80,55 @@ __noinline __u32 choose_by_hash(__u64 numbers, __u64 hash)
 	return chosen;
 }
 
-static __always_inline void note_sharer(const struct packet *packet, __u32 number)
+static __always_inline int is_among(__u64 numbers, __u32 number)
 {
-	struct flow_key flow = flow_of(packet);
-
-	bpf_map_update_elem(&shared_flows, &flow, &number, BPF_ANY);
+	return number < QUEUES_LENT_MAX && (numbers >> number) & 1;
 }
 
-// Of several who have claimed a packet, the one that has its connection, or gets it.
-static __always_inline __u32 choose_of_several(const struct packet *packet, __u64 numbers, __u64 secret)
+// The sharer that has or gets a packet, of those who have claimed it. A connection that begins goes to any of them, and one of which nothing is
+// noted is that of a sharer who was there before the newcomers. While there are newcomers, it is noted what the settled alone would choose otherwise,
+// or will when the newcomers are of them. Where there are none, nothing is noted: so a flood of SYNs has nothing forgotten.
+static __always_inline __u32 choose_of_several(const struct packet *packet, __u64 numbers, const struct sharers *sharers,
+					       void *table)
 {
+	int is_tcp = packet->key.protocol == IPPROTO_TCP;
+	__u64 settled = numbers & sharers->settled ?: numbers;
 	struct flow_key flow = flow_of(packet);
-	__u32 *noted = bpf_map_lookup_elem(&shared_flows, &flow);
+	__u64 hash = hash_flow(packet, sharers->secret);
+	__u32 *noted = table && is_tcp ? bpf_map_lookup_elem(table, &flow) : NULL;
 	__u32 number;
 
-	if (noted && *noted < QUEUES_LENT_MAX && (numbers >> *noted) & 1)
+	if (noted && is_among(numbers, *noted))
 		return *noted;
-	number = choose_by_hash(numbers, hash_flow(packet, secret));
-	if (is_tcp_segment(packet))
-		note_sharer(packet, number);
+	number = choose_by_hash(numbers, hash);
+	if (!is_tcp || is_among(settled, number))
+		return number;
+	if (!packet->begins)
+		number = choose_by_hash(settled, hash);
+	if (table && !packet->quoted)
+		bpf_map_update_elem(table, &flow, &number, BPF_ANY);
 	return number;
 }
 
-// The entry of `xsks` that a packet of a shared queue is for; NO_SOCKET if the claim is nobody's who shares it. Who is alone keeps the
-// connections that begin then when others come.
-static __always_inline __u32 choose_sharer(const struct packet *packet, const struct claim_terms *terms,
+// The entry of `xsks` that a packet of a shared queue is for; NO_SOCKET if the claim is nobody's who shares it. A newcomer who is alone with
+// its claim keeps the connections that begin then when others claim the same.
+static __always_inline __u32 choose_sharer(const struct packet *packet, const struct claim_terms *terms, __u32 queue,
 					   const struct sharers *sharers)
 {
 	__u64 numbers = sharers->numbers & terms->queues;
+	struct flow_key flow;
+	void *table;
 	__u32 number;
 
 	if (!numbers)
 		return NO_SOCKET;
+	table = bpf_map_lookup_elem(&shared_flows, &queue);
 	if (numbers & (numbers - 1))
-		return SHARER(choose_of_several(packet, numbers, sharers->secret));
+		return SHARER(choose_of_several(packet, numbers, sharers, table));
 	number = lowest(numbers);
-	if (packet->begins)
-		note_sharer(packet, number);
+	if (packet->begins && table && !is_among(sharers->settled, number)) {
+		flow = flow_of(packet);
+		bpf_map_update_elem(table, &flow, &number, BPF_ANY);
+	}
 	return SHARER(number);
 }

@@ -44,7 +44,7 @@ static __always_inline __u32 socket_for(const struct packet *packet, const struc
 	struct sharers *sharing = bpf_map_lookup_elem(&sharers, &queue);
 
 	if (sharing && sharing->numbers)
-		return choose_sharer(packet, terms, sharing);
+		return choose_sharer(packet, terms, queue, sharing);
 	return holds_on(terms, queue) ? queue : NO_SOCKET;
 }
 

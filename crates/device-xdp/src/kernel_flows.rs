@@ -61,7 +61,7 @@ const AWAITED: u32 = 1 << 31;
 const NO_EXIST: u64 = 1;
 
 /// Whether there is no table in a place.
-fn is_absent(error: &MapError) -> bool {
+pub(crate) fn is_absent(error: &MapError) -> bool {
     let errno = match error {
         MapError::SyscallError(error) => error.io_error.raw_os_error(),
         _ => None,
@@ -75,7 +75,7 @@ fn is_there(error: &MapError) -> bool {
 }
 
 /// One table of flows. The steering program writes to it as well, and the kernel removes what was not looked up for longest when it is full.
-type Table = HashMap<MapData, FlowKey, u32>;
+pub(crate) type Table = HashMap<MapData, FlowKey, u32>;
 
 /// The map `kernel_flows`, and the tables in it that there are.
 pub(crate) struct KernelFlows {
@@ -153,7 +153,7 @@ impl KernelFlows {
 }
 
 /// An empty table.
-fn new_table(room: u32) -> Result<Table, XdpError> {
+pub(crate) fn new_table(room: u32) -> Result<Table, XdpError> {
     let (key, value) = (size_of::<FlowKey>() as u32, size_of::<u32>() as u32);
     let table =
         syscalls::new_lru_hash(key, value, room.max(1)).map_err(XdpError::system("BPF_MAP_CREATE"))?;

@@ -23,19 +23,14 @@ pub(crate) const STEERING: &str = "sidestep_steer";
 /// The maps of the program, as `bpf/maps.bpf.h` names them.
 const MAPS: [&str; 9] =
     ["ports", "claims", "kernel_flows", "xsks", "sharers", "shared_flows", "reopening", "outcomes", "owners"];
-/// Connections that are remembered as one sharer's of a queue, some 100 octets of locked memory each.
-const SHARED_FLOWS: u32 = 1 << 14;
 /// How long it is tried to load the program while the kernel is made to stop: programs lose patience with a broker after some seconds.
 const LOADING_MAX: Duration = Duration::from_secs(1);
 
 /// The maps, and the program that is to be loaded on them. Maps that have names in `directory` are taken from there; others are made, and
 /// get names if there is a directory.
-pub(crate) fn open_object(directory: Option<&Path>, options: SteeringOptions) -> Result<Ebpf, XdpError> {
+pub(crate) fn open_object(directory: Option<&Path>) -> Result<Ebpf, XdpError> {
     syscalls::raise_memlock_limit();
     let mut loader = EbpfLoader::new();
-    if options.kernel_flows > 0 {
-        loader.map_max_entries("shared_flows", SHARED_FLOWS); // There are clients, who may share.
-    }
     if let Some(directory) = directory {
         for name in MAPS {
             loader.map_pin_path(name, directory.join(name));

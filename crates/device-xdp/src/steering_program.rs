@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use aya::Ebpf;
 use aya::maps::{Array, MapData, XskMap};
 use aya::programs::Xdp;
-use clock::Duration;
+use clock::{Duration, Instant};
 use steering::{Claim, ClaimTerms, Marks};
 
 use crate::claims::Claims;
@@ -32,12 +32,13 @@ pub struct SteeringOptions {
     pub force_generic: bool,
     /// How many flows that are the kernel's under a claim can be noted in each of the [`Marks::TABLES`] (0: none are). A table is made when
     /// there is something to note in it, and takes some 100 octets of locked memory for each flow that it has room for. When there are more,
-    /// those forgotten break off that were quiet for longest.
+    /// those forgotten break off that were quiet for longest. Each queue that is shared has such a table, too, for connections whose sharer is not
+    /// the one that their hash chooses.
     pub kernel_flows: u32,
 }
 
 /// Counts changes of what a kept program's maps mean. One of another number cannot be taken over.
-pub const KEPT_LAYOUT: u16 = 3;
+pub const KEPT_LAYOUT: u16 = 4;
 
 /// The steering program, attached to one interface for as long as this value lives, and no longer: the kernel detaches
 /// it when the process ends, however it ends, unless it is kept.
@@ -65,7 +66,7 @@ impl SteeringProgram {
     /// in generic mode. Claims nothing yet.
     pub fn attach(interface: &str, options: SteeringOptions) -> Result<SteeringProgram, XdpError> {
         let interface = Interface::open(interface)?;
-        let mut object = open_object(None, options)?;
+        let mut object = open_object(None)?;
         let (link, mode) = attach_program(load_program(&mut object)?, &interface, options)?;
         SteeringProgram::assemble(object, interface, mode, link, options, None)
     }
@@ -80,7 +81,7 @@ impl SteeringProgram {
         let attach = || {
             let interface = Interface::open(interface)?;
             DirBuilder::new().mode(0o700).create(directory).map_err(XdpError::system("mkdir"))?;
-            let mut object = open_object(Some(directory), options)?;
+            let mut object = open_object(Some(directory))?;
             let (link, mode) = attach_program(load_program(&mut object)?, &interface, options)?;
             syscalls::pin(link.as_fd(), &link_in(directory)?).map_err(XdpError::system("BPF_OBJ_PIN"))?;
             SteeringProgram::assemble(object, interface, mode, link, options, Some(directory.to_owned()))
@@ -102,7 +103,7 @@ impl SteeringProgram {
         let mode = interface.xdp_mode().map_err(XdpError::system("looking at the interface's program"))?;
         let mode =
             mode.ok_or_else(|| XdpError::system("the interface's program")(io::ErrorKind::NotFound.into()))?;
-        let mut object = open_object(Some(directory), options)?;
+        let mut object = open_object(Some(directory))?;
         update(&link, load_program(&mut object)?)?;
         SteeringProgram::assemble(object, interface, mode, link, options, Some(directory.to_owned()))
     }
@@ -119,7 +120,11 @@ impl SteeringProgram {
             claims: Claims::read(typed(&mut object, "claims")?, typed(&mut object, "ports")?)?,
             kernel_flows: KernelFlows::read(typed(&mut object, "kernel_flows")?, options)?,
             xsks: typed(&mut object, "xsks")?,
-            sharing: Sharing::read(typed(&mut object, "sharers")?, typed(&mut object, "shared_flows")?)?,
+            sharing: Sharing::read(
+                typed(&mut object, "sharers")?,
+                typed(&mut object, "shared_flows")?,
+                options,
+            )?,
             reopening: typed(&mut object, "reopening")?,
             outcomes: typed(&mut object, "outcomes")?,
             owners: Owners(typed(&mut object, "owners")?),
@@ -272,6 +277,12 @@ impl SteeringProgram {
     /// it then.
     pub fn forget_shared_flow(&mut self, flow: Flow) -> Result<(), XdpError> {
         self.sharing.forget_flow(flow)
+    }
+
+    /// Newcomers among those who share a queue are none any more when they have been there for five minutes: connections of which nothing is noted may be
+    /// theirs, too. To be called every second or so.
+    pub fn settle_sharers(&mut self, now: Instant) -> Result<(), XdpError> {
+        self.sharing.settle(now)
     }
 
     /// Whether processes share this queue.

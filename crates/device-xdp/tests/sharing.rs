@@ -1,7 +1,11 @@
 //! Processes that share one queue. Needs root and AF_XDP; skipped otherwise.
 
 #[allow(dead_code)]
+mod crafted;
+#[allow(dead_code)]
 mod echo;
+#[allow(dead_code)]
+mod packet_socket;
 mod processes;
 #[allow(dead_code)]
 mod support;
@@ -10,11 +14,13 @@ use std::net::{SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use device::Device;
+use device::{Burst, Device};
 use device_xdp::{Lent, SharedQueue, SteeringOptions, SteeringProgram, XdpError, XdpOptions, adopt};
 use steering::{Claim, ClaimTerms, LocalAddress, QueueSet, Transport, VlanTags};
 
+use crafted::{ACK, SYN, TCP, ipv4, tcp};
 use echo::Echo;
+use packet_socket::PacketSocket;
 use processes::adopter;
 use support::{Lab, lab};
 
@@ -195,4 +201,92 @@ fn who_takes_the_program_over_knows_which_sharers_have_ended() {
         thread::sleep(Duration::from_millis(1));
     }
     assert!(program.forget_sharer(63).unwrap() && !program.forget_sharer(63).unwrap());
+}
+
+/// Processes that share a queue and have claimed the same port of TCP: their devices, in one process.
+struct Sharers {
+    program: SteeringProgram,
+    queue: SharedQueue,
+    numbers: Vec<u16>,
+    devices: Vec<Box<dyn Device>>,
+    client: PacketSocket,
+    _lab: Lab,
+}
+
+impl Sharers {
+    /// Nobody yet; so many connections can be noted.
+    fn of(lab: Lab, notes: u32) -> Sharers {
+        lab.enter_server();
+        let options = SteeringOptions { kernel_flows: notes, ..SteeringOptions::default() };
+        let program = SteeringProgram::attach("vs", options).unwrap();
+        let queue = SharedQueue::create(&program, 0, 4, &XdpOptions::default()).unwrap();
+        let client = lab.in_client(|| PacketSocket::open("vc"));
+        Sharers { program, queue, numbers: Vec::new(), devices: Vec::new(), client, _lab: lab }
+    }
+
+    fn come(&mut self, number: u16) {
+        let Lent { layout, memory, sockets } = self.queue.lend(&mut self.program, number).unwrap();
+        self.devices.push(adopt(layout, memory, sockets).unwrap());
+        self.numbers.push(number);
+        let local = LocalAddress { address: SERVER.parse().unwrap(), vlan: VlanTags::default() };
+        let claim = Claim { transport: Transport::Tcp, local, port: 80 };
+        self.program.put_claim(claim, terms(&self.numbers)).unwrap();
+    }
+
+    /// Which of them gets a segment from this port.
+    fn receiver(&mut self, from: u16, flags: u8) -> usize {
+        self.client.send(&ipv4(TCP, &tcp(from, 80, flags, 10)));
+        let sent = Instant::now();
+        loop {
+            for (index, device) in self.devices.iter_mut().enumerate() {
+                let mut burst = Burst::new();
+                let count = device.rx_burst(&mut burst, clock::Instant::ZERO);
+                burst.drain(..).for_each(|frame| device.release(frame));
+                if count > 0 {
+                    return index;
+                }
+            }
+            assert!(sent.elapsed() < PATIENCE, "a segment from port {from} is nobody's");
+        }
+    }
+}
+
+/// Their notes, if there were any, had to make room.
+#[test]
+fn connections_of_which_nothing_is_noted_stay_with_those_who_were_there() {
+    let Some(lab) = lab(1) else { return };
+    let mut sharers = Sharers::of(lab, 1);
+    sharers.come(0);
+    assert!((4000..4200).all(|port| sharers.receiver(port, ACK) == 0));
+    sharers.come(63);
+    assert!((4000..4200).all(|port| sharers.receiver(port, ACK) == 0));
+    sharers.come(62);
+    assert!((4000..4200).all(|port| sharers.receiver(port, ACK) == 0));
+}
+
+#[test]
+fn connections_that_begin_are_for_newcomers_too_and_stay_theirs() {
+    let Some(lab) = lab(1) else { return };
+    let mut sharers = Sharers::of(lab, 4096);
+    sharers.come(0);
+    assert!((4000..4100).all(|port| sharers.receiver(port, SYN) == 0));
+    sharers.come(63);
+    sharers.come(62);
+    let owners: Vec<(u16, usize)> =
+        (5000..5200).map(|port| (port, sharers.receiver(port, SYN))).chain((4000..4100).map(|port| (port, 0))).collect();
+    assert!((0..3).all(|index| owners.iter().any(|(_, owner)| *owner == index)));
+    let assert_kept = |sharers: &mut Sharers| {
+        owners.iter().for_each(|(port, owner)| assert_eq!(sharers.receiver(*port, ACK), *owner, "{port}"));
+    };
+    assert_kept(&mut sharers);
+    for second in [0, 299, 300] {
+        sharers.program.settle_sharers(clock::Instant::from_nanos(second * 1_000_000_000)).unwrap();
+        assert_kept(&mut sharers);
+    }
+    for port in 10_000..20_000 {
+        sharers.receiver(port, SYN);
+    }
+    assert_kept(&mut sharers);
+    sharers.come(61);
+    assert_kept(&mut sharers);
 }

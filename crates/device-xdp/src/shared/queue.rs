@@ -89,7 +89,7 @@ impl SharedQueue {
     /// [`crate::adopt`] takes it over. The program delivers to it from now on: claim the number afterwards.
     ///
     /// # Errors
-    /// `QueueBusy`: the queue is not free yet, or processes that have given up their places have not ended yet. `NotShared`: all places are
+    /// After an error nothing is lent. `QueueBusy`: the queue is not free yet, or processes that have given up their places have not ended yet. `NotShared`: all places are
     /// lent, or the NIC writes the packets, and does so for one process only.
     pub fn lend(&mut self, program: &mut SteeringProgram, number: u16) -> Result<Lent, XdpError> {
         let mode = self.bind(program)?;
@@ -97,8 +97,6 @@ impl SharedQueue {
             return Err(self.not_shared(program));
         }
         let (place, area) = self.find_place(program, number)?;
-        let socket = self.places[place].socket.as_fd();
-        program.register_sharer(self.queue, number, socket)?;
         let copy = |fd: &OwnedFd| fd.try_clone().map_err(XdpError::system("dup"));
         let (memory, socket) = (copy(&self.memory)?, copy(&self.places[place].socket)?);
         let lane = bulk_lane(program, &self.options, mode);
@@ -109,6 +107,8 @@ impl SharedQueue {
             mode: XdpMode { attach: program.mode(), copy: mode },
             ..LentLayout::new(program, &[self.queue], &self.options)
         };
+        // Nothing fails behind this: who is registered has a place.
+        program.register_sharer(self.queue, number, self.places[place].socket.as_fd())?;
         (self.places[place].number, self.places[place].is_lent) = (number, true);
         let sockets = [socket].into_iter().chain(lane.map(Lane::into_socket)).chain([area]).collect();
         Ok(Lent { layout, memory, sockets })
