@@ -18,6 +18,8 @@ use crate::{SteeringProgram, XdpError, XdpMode, XdpOptions};
 
 /// Empty fill ring entries that make a refill worth the other core's cache line.
 const REFILL_THRESHOLD: u32 = BURST as u32 / 2;
+/// How often completions are taken before a sleep: those of others who share the queue may come all the time.
+const HARVESTS_MAX: usize = 64;
 
 /// Queues of one interface, one AF_XDP socket each, all on one umem. See [`Device`] for what it does.
 ///
@@ -115,7 +117,7 @@ impl<M: PacketMemory> XdpQueues<M> {
             lane: None,
         };
         for socket in sockets {
-            let xsk = Xsk::new(socket, layout.ring_entries, layout.busy_poll, &mut device.umem)?;
+            let xsk = Xsk::new(socket, layout.rings(), layout.busy_poll, &mut device.umem)?;
             device.sockets.push(xsk);
         }
         Ok(device)
@@ -214,7 +216,7 @@ impl<M: PacketMemory> XdpQueues<M> {
         for socket in self.sockets.iter_mut().filter(|socket| socket.holds_unsent()) {
             socket.wake_tx();
         }
-        !self.holds_unsent()
+        !self.sockets.iter().any(Xsk::holds_unsent)
     }
 
     /// What it means that the lane refused a packet.
@@ -322,18 +324,21 @@ impl<M: PacketMemory> Device for XdpQueues<M> {
     }
 
     fn prepare_wait(&mut self) -> bool {
-        let mut is_filled = true;
         for socket in &mut self.sockets {
-            while socket.rings.harvest(&mut self.umem) > 0 {}
-            is_filled &= socket.rings.refill(&mut self.umem, 1);
+            for _ in 0..HARVESTS_MAX {
+                if socket.rings.harvest(&mut self.umem) == 0 {
+                    break;
+                }
+            }
+            socket.rings.refill(&mut self.umem, 1);
             socket.wake_tx();
             socket.wake_rx();
         }
-        is_filled && self.sockets.iter_mut().all(|socket| socket.rings.rx.waiting() == 0)
+        self.sockets.iter_mut().all(|socket| socket.rings.rx.waiting() == 0)
     }
 
     fn holds_unsent(&self) -> bool {
-        self.sockets.iter().any(Xsk::holds_unsent)
+        self.umem.owes() || self.sockets.iter().any(Xsk::holds_unsent)
     }
 
     fn counters(&self) -> DeviceCounters {

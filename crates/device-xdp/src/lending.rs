@@ -20,9 +20,9 @@ use serde::{Deserialize, Serialize};
 use crate::device::XdpQueues;
 use crate::lane::Lane;
 use crate::options::{FRAMES_PER_QUEUE, Resolved, mtu_max};
-use crate::shared::{Area, SharedUmem};
+use crate::shared::{Area, FILL_FACTOR, SharedUmem};
 use crate::sockets::{self, Sockets};
-use crate::xsk;
+use crate::xsk::{self, RingEntries};
 use crate::{CopyMode, SteeringProgram, XdpDevice, XdpError, XdpMode, XdpOptions};
 
 /// Smallest rings of a device that is lent: sizes below cannot be told from each other, as the memory of all is one page.
@@ -73,7 +73,7 @@ pub struct LentLayout {
     pub frame_size: u16,
     /// Frames in the memory, of all queues together.
     pub frames: u32,
-    /// Entries of each ring, a power of two from 512.
+    /// Entries of each ring, a power of two from 512; a fill ring that several processes have has twice as many.
     pub ring_entries: u32,
     /// Octets of the longest IP packet that the interface takes, as far as it fits the frames.
     pub mtu: u16,
@@ -137,6 +137,11 @@ impl LentLayout {
             Some((_, fault)) => Err(XdpError::Lent(fault)),
             None => Ok(()),
         }
+    }
+
+    pub(crate) fn rings(&self) -> RingEntries {
+        let fill = if self.place.is_some() { FILL_FACTOR * self.ring_entries } else { self.ring_entries };
+        RingEntries { fill, others: self.ring_entries }
     }
 
     /// Octets of the packets' memory.
@@ -268,7 +273,7 @@ fn take_lane(layout: &LentLayout, sockets: &mut Vec<OwnedFd>) -> Option<Lane> {
 /// Whether they are sockets of such a device.
 fn check_sockets(layout: &LentLayout, sockets: &[OwnedFd]) -> Result<(), XdpError> {
     for socket in sockets {
-        match xsk::rings_have(socket.as_fd(), layout.ring_entries) {
+        match xsk::rings_have(socket.as_fd(), layout.rings()) {
             Ok(true) => (),
             Ok(false) => return Err(XdpError::Lent("its rings are of another size")),
             Err(_) => return Err(XdpError::Lent("it has a descriptor that is no AF_XDP socket")),

@@ -30,9 +30,14 @@ pub(crate) trait PacketMemory: Send {
     /// Lends a frame to the kernel by a transmit ring that has room. The ring is published later.
     fn send(&mut self, tx: &mut Producer<Descriptor>, frame: Frame);
 
-    /// Lends free slots to the kernel once at least `threshold` are asked for. False if it asks for many and they cannot be lent just now,
-    /// though they are there: who is about to sleep looks again instead.
-    fn refill(&mut self, fill: &mut Producer<u64>, threshold: u32) -> bool;
+    /// Lends free slots to the kernel once at least `threshold` are asked for.
+    fn refill(&mut self, fill: &mut Producer<u64>, threshold: u32);
+
+    /// Whether the last [`PacketMemory::refill`] could not lend much that the kernel asks for, though it is there: it is to be tried again in a
+    /// moment.
+    fn owes(&self) -> bool {
+        false
+    }
 
     /// Takes slots back that the kernel has sent; returns how many entries were read. `invalid` counts those that named no such slot.
     fn harvest(&mut self, completion: &mut Consumer<u64>, invalid: &mut u64) -> u32;

@@ -47,9 +47,9 @@ impl QueueRings {
         burst.len() - before
     }
 
-    /// Lends free slots to the kernel once at least `threshold` are asked for; false if that has to be tried again before a sleep.
-    pub(crate) fn refill(&mut self, memory: &mut impl PacketMemory, threshold: u32) -> bool {
-        memory.refill(&mut self.fill, threshold)
+    /// Lends free slots to the kernel once at least `threshold` are asked for.
+    pub(crate) fn refill(&mut self, memory: &mut impl PacketMemory, threshold: u32) {
+        memory.refill(&mut self.fill, threshold);
     }
 
     /// Takes slots back that the kernel has sent; returns how many.

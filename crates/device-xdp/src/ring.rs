@@ -241,6 +241,11 @@ impl<T: Entry> Consumer<T> {
         Some(entry)
     }
 
+    /// Entries of the ring.
+    pub(crate) fn size(&self) -> u32 {
+        self.ring.size
+    }
+
     /// Goes on behind what was released last, where several processes read in turn, each while it holds a lock.
     pub(crate) fn resync(&mut self) {
         self.read = self.ring.consumer().load(Ordering::Acquire);

@@ -167,7 +167,10 @@ impl Sharing {
 
     /// Has the next packet of a connection choose anew who gets it.
     pub(crate) fn forget_flow(&mut self, flow: Flow) -> Result<(), XdpError> {
-        self.made.values_mut().try_for_each(|table| absent_is_fine(table.remove(&flow.key()))).map_err(map_error(MAP))
+        self.made
+            .values_mut()
+            .try_for_each(|table| absent_is_fine(table.remove(&flow.key())))
+            .map_err(map_error(MAP))
     }
 
     /// The queue that `number` shares.

@@ -87,8 +87,7 @@ pub(crate) fn create_socket_with(options: &Resolved, rings: &[RingKind]) -> Resu
     let socket = syscalls::xdp_socket().map_err(XdpError::system("opening an AF_XDP socket"))?;
     let fd = socket.as_fd();
     for ring in rings {
-        syscalls::set_ring_size(fd, *ring, options.ring_entries)
-            .map_err(XdpError::system("making a ring"))?;
+        set_ring_size(fd, *ring, options.ring_entries)?;
     }
     // Kernels before 6.17 do not know this one, and need more calls.
     let _ = syscalls::set_tx_budget(fd, options.ring_entries);
@@ -97,6 +96,11 @@ pub(crate) fn create_socket_with(options: &Resolved, rings: &[RingKind]) -> Resu
             .map_err(XdpError::system("SO_PREFER_BUSY_POLL"))?;
     }
     Ok(socket)
+}
+
+/// Makes a ring of a socket, of so many entries.
+pub(crate) fn set_ring_size(fd: BorrowedFd<'_>, ring: RingKind, entries: u32) -> Result<(), XdpError> {
+    syscalls::set_ring_size(fd, ring, entries).map_err(XdpError::system("making a ring"))
 }
 
 /// Registers memory as a socket's umem.

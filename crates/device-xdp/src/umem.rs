@@ -112,10 +112,10 @@ impl PacketMemory for Umem {
         debug_assert!(pushed, "the caller asked for room");
     }
 
-    fn refill(&mut self, fill: &mut Producer<u64>, threshold: u32) -> bool {
+    fn refill(&mut self, fill: &mut Producer<u64>, threshold: u32) {
         let room = fill.room(threshold);
         if room < threshold.max(1) {
-            return true;
+            return;
         }
         let spare = self.pool.available().saturating_sub(RESERVE);
         for address in (0..spare.min(room as usize)).map_while(|_| self.lend_empty()) {
@@ -123,7 +123,6 @@ impl PacketMemory for Umem {
             debug_assert!(pushed, "`room` said so");
         }
         fill.publish();
-        true
     }
 
     fn harvest(&mut self, completion: &mut Consumer<u64>, invalid: &mut u64) -> u32 {

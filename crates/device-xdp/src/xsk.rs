@@ -22,6 +22,13 @@ pub(crate) enum LinkState {
     Gone,
 }
 
+/// How many entries the rings of a socket have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RingEntries {
+    pub(crate) fill: u32,
+    pub(crate) others: u32,
+}
+
 /// The socket of one queue.
 pub(crate) struct Xsk {
     pub(crate) rings: QueueRings,
@@ -35,10 +42,10 @@ pub(crate) struct Xsk {
 }
 
 impl Xsk {
-    /// Maps the rings of a socket, each of `entries` entries, and lends it free slots of `memory`, which it was made with.
+    /// Maps the rings of a socket, of so many entries, and lends it free slots of `memory`, which it was made with.
     pub(crate) fn new(
         fd: OwnedFd,
-        entries: u32,
+        entries: RingEntries,
         busy_poll: bool,
         memory: &mut impl PacketMemory,
     ) -> Result<Xsk, XdpError> {
@@ -165,17 +172,17 @@ pub(crate) fn copy_mode(fd: BorrowedFd<'_>) -> Result<CopyMode, XdpError> {
     Ok(if zero_copy { CopyMode::ZeroCopy } else { CopyMode::Copy })
 }
 
-/// Whether all four rings of a socket have room for `entries` entries and for no whole page more. Without that, user space and
+/// Whether all four rings of a socket have room for so many entries and for no whole page more. Without that, user space and
 /// kernel would see different entries under one number.
-pub(crate) fn rings_have(fd: BorrowedFd<'_>, entries: u32) -> io::Result<bool> {
+pub(crate) fn rings_have(fd: BorrowedFd<'_>, entries: RingEntries) -> io::Result<bool> {
     let offsets = syscalls::ring_offsets(fd)?;
     let page = syscalls::page_size();
     let kinds = [RingKind::Fill, RingKind::Completion, RingKind::Rx, RingKind::Tx];
     let lens = [
-        ring_len::<u64>(&offsets.fr, entries),
-        ring_len::<u64>(&offsets.cr, entries),
-        ring_len::<Descriptor>(&offsets.rx, entries),
-        ring_len::<Descriptor>(&offsets.tx, entries),
+        ring_len::<u64>(&offsets.fr, entries.fill),
+        ring_len::<u64>(&offsets.cr, entries.others),
+        ring_len::<Descriptor>(&offsets.rx, entries.others),
+        ring_len::<Descriptor>(&offsets.tx, entries.others),
     ];
     Ok(kinds.into_iter().zip(lens).all(|(kind, len)| {
         syscalls::map_ring(fd, kind, len).is_ok()
@@ -183,13 +190,13 @@ pub(crate) fn rings_have(fd: BorrowedFd<'_>, entries: u32) -> io::Result<bool> {
     }))
 }
 
-fn map_rings(fd: BorrowedFd<'_>, entries: u32) -> io::Result<QueueRings> {
+fn map_rings(fd: BorrowedFd<'_>, entries: RingEntries) -> io::Result<QueueRings> {
     let offsets = syscalls::ring_offsets(fd)?;
     Ok(QueueRings {
-        fill: Producer::new(map_ring(fd, RingKind::Fill, &offsets.fr, entries)?),
-        completion: Consumer::new(map_ring(fd, RingKind::Completion, &offsets.cr, entries)?),
-        rx: Consumer::new(map_ring(fd, RingKind::Rx, &offsets.rx, entries)?),
-        tx: Producer::new(map_ring(fd, RingKind::Tx, &offsets.tx, entries)?),
+        fill: Producer::new(map_ring(fd, RingKind::Fill, &offsets.fr, entries.fill)?),
+        completion: Consumer::new(map_ring(fd, RingKind::Completion, &offsets.cr, entries.others)?),
+        rx: Consumer::new(map_ring(fd, RingKind::Rx, &offsets.rx, entries.others)?),
+        tx: Producer::new(map_ring(fd, RingKind::Tx, &offsets.tx, entries.others)?),
         invalid: 0,
     })
 }

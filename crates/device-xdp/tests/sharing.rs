@@ -10,7 +10,9 @@ mod processes;
 #[allow(dead_code)]
 mod support;
 
+use std::fs::File;
 use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::fs::FileExt;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -209,6 +211,8 @@ struct Sharers {
     queue: SharedQueue,
     numbers: Vec<u16>,
     devices: Vec<Box<dyn Device>>,
+    /// What they know in common.
+    area: Option<File>,
     client: PacketSocket,
     _lab: Lab,
 }
@@ -221,11 +225,12 @@ impl Sharers {
         let program = SteeringProgram::attach("vs", options).unwrap();
         let queue = SharedQueue::create(&program, 0, 4, &XdpOptions::default()).unwrap();
         let client = lab.in_client(|| PacketSocket::open("vc"));
-        Sharers { program, queue, numbers: Vec::new(), devices: Vec::new(), client, _lab: lab }
+        Sharers { program, queue, numbers: Vec::new(), devices: Vec::new(), area: None, client, _lab: lab }
     }
 
     fn come(&mut self, number: u16) {
         let Lent { layout, memory, sockets } = self.queue.lend(&mut self.program, number).unwrap();
+        self.area = Some(File::from(sockets.last().unwrap().try_clone().unwrap()));
         self.devices.push(adopt(layout, memory, sockets).unwrap());
         self.numbers.push(number);
         let local = LocalAddress { address: SERVER.parse().unwrap(), vlan: VlanTags::default() };
@@ -233,9 +238,34 @@ impl Sharers {
         self.program.put_claim(claim, terms(&self.numbers)).unwrap();
     }
 
+    /// Sends as many segments to what `number` alone has claimed as overflow its receive ring, and its user does not look.
+    fn overflow(&mut self, number: u16) {
+        let local = LocalAddress { address: SERVER.parse().unwrap(), vlan: VlanTags::default() };
+        let claim = Claim { transport: Transport::Tcp, local, port: 81 };
+        self.program.put_claim(claim, terms(&[number])).unwrap();
+        self.send_and_await((0..5000).map(|_| tcp(4000, 81, ACK, 10)));
+    }
+
+    /// Sends segments, and waits until the steering program has redirected as many.
+    fn send_and_await(&self, segments: impl Iterator<Item = Vec<u8>>) {
+        let begin = Instant::now();
+        for segment in segments {
+            let before = self.program.counters().unwrap().redirected;
+            self.client.send(&ipv4(TCP, &segment));
+            while self.program.counters().unwrap().redirected == before {
+                assert!(begin.elapsed() < PATIENCE, "they arrive");
+            }
+        }
+    }
+
     /// Which of them gets a segment from this port.
     fn receiver(&mut self, from: u16, flags: u8) -> usize {
         self.client.send(&ipv4(TCP, &tcp(from, 80, flags, 10)));
+        self.received()
+    }
+
+    /// Which of them gets something.
+    fn received(&mut self) -> usize {
         let sent = Instant::now();
         loop {
             for (index, device) in self.devices.iter_mut().enumerate() {
@@ -246,7 +276,7 @@ impl Sharers {
                     return index;
                 }
             }
-            assert!(sent.elapsed() < PATIENCE, "a segment from port {from} is nobody's");
+            assert!(sent.elapsed() < PATIENCE, "a segment is nobody's");
         }
     }
 }
@@ -272,8 +302,10 @@ fn connections_that_begin_are_for_newcomers_too_and_stay_theirs() {
     assert!((4000..4100).all(|port| sharers.receiver(port, SYN) == 0));
     sharers.come(63);
     sharers.come(62);
-    let owners: Vec<(u16, usize)> =
-        (5000..5200).map(|port| (port, sharers.receiver(port, SYN))).chain((4000..4100).map(|port| (port, 0))).collect();
+    let owners: Vec<(u16, usize)> = (5000..5200)
+        .map(|port| (port, sharers.receiver(port, SYN)))
+        .chain((4000..4100).map(|port| (port, 0)))
+        .collect();
     assert!((0..3).all(|index| owners.iter().any(|(_, owner)| *owner == index)));
     let assert_kept = |sharers: &mut Sharers| {
         owners.iter().for_each(|(port, owner)| assert_eq!(sharers.receiver(*port, ACK), *owner, "{port}"));
@@ -289,4 +321,40 @@ fn connections_that_begin_are_for_newcomers_too_and_stay_theirs() {
     assert_kept(&mut sharers);
     sharers.come(61);
     assert_kept(&mut sharers);
+}
+
+#[test]
+fn one_that_is_stopped_leaves_the_others_memory_to_receive_into() {
+    let Some(lab) = lab(1) else { return };
+    let mut sharers = Sharers::of(lab, 1);
+    sharers.come(0);
+    sharers.come(63);
+    sharers.overflow(63);
+    // Device 0 has not been looked at since, as if its process slept.
+    sharers.send_and_await(std::iter::once(tcp(4000, 80, ACK, 10)));
+    sharers.devices.truncate(1);
+    assert_eq!(sharers.received(), 0);
+}
+
+#[test]
+fn who_cannot_fill_the_common_ring_sleeps_and_tries_again() {
+    let Some(lab) = lab(1) else { return };
+    let mut sharers = Sharers::of(lab, 1);
+    sharers.come(0);
+    sharers.come(63);
+    // As if the other were stopped while it fills the ring: the lock of `Header` names its place, 1.
+    sharers.area.as_ref().unwrap().write_all_at(&(1u64 << 8 | 1).to_ne_bytes(), 0).unwrap();
+    for _ in 0..2 {
+        sharers.overflow(0);
+        let device = &mut sharers.devices[0];
+        let mut burst = Burst::new();
+        while device.rx_burst(&mut burst, clock::Instant::ZERO) > 0 {
+            burst.drain(..).for_each(|frame| device.release(frame));
+        }
+    }
+    let device = &mut sharers.devices[0];
+    assert!(device.prepare_wait(), "there is nothing to do just now");
+    assert!(device.holds_unsent(), "but in a moment");
+    sharers.area.as_ref().unwrap().write_all_at(&[0; 8], 0).unwrap();
+    assert!(device.prepare_wait() && !device.holds_unsent());
 }

@@ -78,8 +78,8 @@ pub trait Device: Send {
         None
     }
 
-    /// Whether frames that were taken to be sent have not left, as of [`Device::prepare_wait`], and nothing that happens to the
-    /// descriptors tells when they can: they are tried again by the next call.
+    /// Whether frames that were taken to be sent have not left, or memory to receive into was not provided, as of [`Device::prepare_wait`], and
+    /// nothing that happens to the descriptors tells when that can be done: it is tried again by the next call.
     fn holds_unsent(&self) -> bool {
         false
     }

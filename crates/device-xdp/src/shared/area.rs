@@ -176,7 +176,8 @@ impl Area {
         #[cfg(test)]
         crate::fuse::burn();
         self.owner(slot).is_some_and(|owner| {
-            owner.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            owner.load(Ordering::Relaxed) == from // Most searches end here.
+                && owner.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed).is_ok()
         })
     }
 

@@ -50,6 +50,10 @@ mod area;
 mod queue;
 mod umem;
 
+/// How much larger the common fill ring is than each process's receive ring: one that is stopped takes as many entries as the latter has, and
+/// leaves the others as many.
+pub(crate) const FILL_FACTOR: u32 = 2;
+
 pub use area::PLACES_MAX;
 pub use queue::SharedQueue;
 

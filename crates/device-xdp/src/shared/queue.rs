@@ -5,11 +5,12 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use frame::Region;
 
+use super::FILL_FACTOR;
 use super::area::{Area, PLACES_MAX};
 use crate::lane::Lane;
 use crate::lending::{Lent, LentLayout, check_ring_entries};
 use crate::options::{FRAMES_PER_QUEUE, Resolved};
-use crate::sockets::{bind_error, bulk_lane, create_socket_with, register};
+use crate::sockets::{bind_error, bulk_lane, create_socket_with, register, set_ring_size};
 use crate::syscalls::{self, BindMode, RingKind};
 use crate::{AttachMode, CopyMode, SteeringProgram, XdpError, XdpMode, XdpOptions, xsk};
 
@@ -62,13 +63,14 @@ impl SharedQueue {
         let mut options = options.resolve(program.netdev())?;
         options.force_copy |= program.mode() == AttachMode::Generic;
         // The fill ring, and for each process what its own rings may hold while it is stopped.
-        let slots = options.frames_per_queue / 2 * (u32::from(places_max) + 1);
+        let slots = options.frames_per_queue / 2 * (u32::from(places_max) + FILL_FACTOR);
         let slots = slots.clamp(*FRAMES_PER_QUEUE.start(), *FRAMES_PER_QUEUE.end());
         let octets = slots as usize * usize::from(options.frame_size);
         let no_memory = |source| XdpError::Memory { octets, source };
         let region = Region::memfd(c"sidestep-umem", octets).map_err(no_memory)?;
         // The kernel wants one more ring than those of the memory.
-        let anchor = create_socket_with(&options, &[RingKind::Fill, RingKind::Completion, RingKind::Rx])?;
+        let anchor = create_socket_with(&options, &[RingKind::Completion, RingKind::Rx])?;
+        set_ring_size(anchor.as_fd(), RingKind::Fill, FILL_FACTOR * options.ring_entries)?;
         register(anchor.as_fd(), &region, options.frame_size)?;
         let memory = region.into_memfd().expect("it was made of a memfd");
         let area = Area::create(slots).map_err(no_memory)?;

@@ -39,6 +39,8 @@ pub(crate) struct SharedUmem {
     next: u32,
     /// Vain attempts to take the lock, since the last one that was not.
     vain: u32,
+    /// The fill ring is half empty, and somebody else has the lock.
+    owes: bool,
 }
 
 impl SharedUmem {
@@ -56,6 +58,7 @@ impl SharedUmem {
             turn,
             next: 0,
             vain: 0,
+            owes: false,
         }
     }
 
@@ -251,24 +254,29 @@ impl PacketMemory for SharedUmem {
         self.give_to_kernel(index);
     }
 
-    fn refill(&mut self, fill: &mut Producer<u64>, threshold: u32) -> bool {
+    fn refill(&mut self, fill: &mut Producer<u64>, threshold: u32) {
+        self.owes = false;
         let free = fill.free();
         if free < threshold.max(1) {
-            return true;
+            return;
         }
         self.search(free as usize + RESERVE);
         let spare = self.pool.available().saturating_sub(RESERVE);
         if spare == 0 {
-            return true;
+            return;
         }
         if !self.try_lock() {
-            return free < fill.size() / 2; // Whoever has the lock fills it, too.
+            self.owes = free >= fill.size() / 2; // Whoever has the lock fills it, too, unless it is stopped.
+            return;
         }
         self.resume_refill(fill);
         let room = fill.room(fill.size()) as usize;
         self.lend_empty(fill, spare.min(room));
         self.area.unlock();
-        true
+    }
+
+    fn owes(&self) -> bool {
+        self.owes
     }
 
     fn harvest(&mut self, completion: &mut Consumer<u64>, invalid: &mut u64) -> u32 {
@@ -296,11 +304,18 @@ impl PacketMemory for SharedUmem {
         self.resume_refill(&mut rings.fill);
         // What comes out belongs to the place already if a predecessor has read it, and is the kernel's if not.
         let mut passed_over = 0;
-        while self.harvest_all(&mut rings.completion, &mut passed_over) > 0 {}
+        for _ in 0..rings.completion.size().div_ceil(HARVEST) {
+            if self.harvest_all(&mut rings.completion, &mut passed_over) == 0 {
+                break;
+            }
+        }
         self.area.unlock();
         self.take_over(rings);
-        self.shed();
+        for _ in 0..self.ours.len().div_ceil(SEARCH as usize) {
+            self.search(rings.fill.free() as usize + RESERVE);
+        }
         self.refill(&mut rings.fill, 1);
+        self.shed();
         Ok(())
     }
 
