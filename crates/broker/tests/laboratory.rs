@@ -18,8 +18,6 @@ use broker::server::{Config, Handle, OpenError, Server};
 use lab::{CLIENT_INTERFACE, CLIENT_V4, Lab, SERVER_INTERFACE, SERVER_V4, Side};
 use transit::{Established, SocketKind, State};
 
-/// Processes that can share the one queue.
-const PLACES: usize = 8;
 const PORT: u16 = 8080;
 /// Longer than a claim takes to have effect, mostly.
 const EFFECT: Duration = Duration::from_millis(100);
@@ -299,10 +297,10 @@ fn a_client_that_ends_leaves_its_packets_to_the_kernel() {
 #[test]
 fn a_listener_without_a_queue_is_the_kernels() {
     let Some(setting) = Setting::new(1) else { return };
-    let _sharers: Vec<Client> = (0..PLACES).map(|_| setting.attached()).collect();
-    let (mut last, listener) = (setting.connect(), setting.listen());
-    assert_eq!(last.attach().unwrap().without, [(0, Refusal::NoFreeQueue)]);
-    last.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+    let _first = setting.attached(); // Its process is root's, and shares with nobody.
+    let (mut second, listener) = (setting.connect(), setting.listen());
+    assert_eq!(second.attach().unwrap().without, [(0, Refusal::NoFreeQueue)]);
+    second.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
     sleep(EFFECT);
     drop(setting.peer());
 }

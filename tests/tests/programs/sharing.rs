@@ -40,14 +40,17 @@ fn redis_benchmark(trial: &Trial, port: u16) -> Figure {
     Figure::new(rates.next_back().unwrap_or(0.0), "requests/s").with_errors(errors, output)
 }
 
-/// One at port 6379, and another one, run by `other`, at port 6380.
-fn two_redis(other: &str) -> Program {
+/// Runs a program as an ordinary user.
+const ORDINARY: &str = "setpriv --reuid=4242 --clear-groups";
+
+/// One at port 6379, run by `one`, and another one, run by `other`, at port 6380.
+fn two_redis(one: &str, other: &str) -> Program {
     let redis = |port| {
         format!(
             "redis-server --port {port} --bind 0.0.0.0 --protected-mode no --dir . --daemonize no --save ''"
         )
     };
-    let script = format!("cd {{dir}}; {other} {} & echo $! > other; exec {}", redis(6380), redis(6379));
+    let script = format!("cd {{dir}}; {other} {} & echo $! > other; exec {one} {}", redis(6380), redis(6379));
     Program::new("two redis", "sh -c").argument(&script).ready(Ready::Port(6379))
 }
 
@@ -60,7 +63,7 @@ fn kill_other(running: &Running) {
 #[test]
 fn two_redis_on_one_queue() {
     let Some(trial) = Trial::of("two redis on one queue") else { return };
-    let running = trial.start(&two_redis(""));
+    let running = trial.start(&two_redis(ORDINARY, ORDINARY));
     await_sharers(&trial, &running, 2);
     for port in [6379, 6380] {
         trial
@@ -115,12 +118,23 @@ fn nginx_with_more_workers_than_queues() {
 #[test]
 fn users_do_not_share_a_queue() {
     let Some(trial) = Trial::of("two users on one queue") else { return };
-    let running = trial.start(&two_redis("setpriv --reuid=4242 --clear-groups"));
+    one_has_the_queue(&trial, &two_redis("setpriv --reuid=4243 --clear-groups", ORDINARY));
+}
+
+/// One of root's may become another user's later, and would keep the memory.
+#[test]
+fn processes_of_root_do_not_share_a_queue() {
+    let Some(trial) = Trial::of("two of root on one queue") else { return };
+    one_has_the_queue(&trial, &two_redis("", ""));
+}
+
+fn one_has_the_queue(trial: &Trial, program: &Program) {
+    let running = trial.start(program);
     if trial.network != Network::Kernel {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let status = status(&running);
-            if status.contains("as users do not share one") && status.contains(": queue 0 of ") {
+            if status.contains("only processes of one user share one") && status.contains(": queue 0 of ") {
                 break;
             }
             assert!(Instant::now() < deadline, "{status}\n{}", running.process.output());

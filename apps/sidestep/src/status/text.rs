@@ -64,7 +64,7 @@ fn queues(status: &ProgramStatus, process: Option<Process>) -> String {
     let why = match (status.is_confined, status.waits) {
         (true, _) => ": it has forbidden itself system calls (seccomp)",
         (false, true) if status.is_kept_apart => {
-            ", until processes of other users leave it a queue, as users do not share one"
+            ", until others leave it a queue: only processes of one user share one, and none that is root's or has capabilities"
         }
         (false, true) => ", until other processes leave it a queue",
         (false, false) => why_without_queue(status.report.as_ref(), process.unwrap_or_default()),
@@ -269,7 +269,12 @@ mod tests {
         assert_eq!(told(false, true), "nginx 7: on the kernel, until other processes leave it a queue");
         let apart = ProgramStatus { waits: true, is_kept_apart: true, queues: Vec::new(), ..status(None) };
         let told = lines(&StatusReport { programs: vec![apart], interfaces: Vec::new() })[0].clone();
-        assert!(told.ends_with("as users do not share one"), "{told}");
+        assert!(
+            told.ends_with(
+                "only processes of one user share one, and none that is root's or has capabilities"
+            ),
+            "{told}"
+        );
     }
 
     #[test]

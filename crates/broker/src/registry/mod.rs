@@ -56,6 +56,16 @@ pub struct ClientId(pub u64);
 /// say nothing of what others have. Who claimed later has the higher number.
 pub type ClaimKey = (ClaimId, ClientId);
 
+/// Who a process is for all that it will do: it cannot become anybody else. Processes that share a queue see each other's packets, so only those
+/// of one identity may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its user.
+    pub user: u32,
+    /// Its group.
+    pub group: u32,
+}
+
 /// Number of an interface, the same for as long as the broker runs.
 pub type LinkNumber = u16;
 
@@ -136,8 +146,8 @@ struct Claim {
 #[derive(Debug, Default)]
 pub struct Registry {
     clients: BTreeMap<ClientId, BTreeSet<ClaimKey>>,
-    /// Whose processes they are, as far as was said.
-    users: BTreeMap<ClientId, u32>,
+    /// Those that may share queues with others of their kind.
+    identities: BTreeMap<ClientId, Identity>,
     /// The clients that want queues, in the order in which they asked.
     attached: Vec<ClientId>,
     claims: ClaimTable,
@@ -171,17 +181,24 @@ impl Registry {
         client
     }
 
-    /// Whose process a client is: root's unless this is said.
-    pub fn set_user(&mut self, client: ClientId, user: u32) {
-        self.users.insert(client, user);
-        self.interfaces.values_mut().for_each(|interface| interface.queues.set_user(client, user));
+    /// With whom a client may share a queue: with nobody unless this is said.
+    pub fn set_identity(&mut self, client: ClientId, identity: Option<Identity>) {
+        match identity {
+            Some(identity) => self.identities.insert(client, identity),
+            None => self.identities.remove(&client),
+        };
+        self.interfaces.values_mut().for_each(|interface| interface.queues.set_identity(client, identity));
+    }
+
+    /// What was said by [`Registry::set_identity`].
+    pub fn identity(&self, client: ClientId) -> Option<Identity> {
+        self.identities.get(&client).copied()
     }
 
     /// A process is gone, and with it all that it had.
     pub fn remove_client(&mut self, client: ClientId, now: Instant) {
         self.give_back(client, now);
-        self.users.remove(&client);
-        self.interfaces.values_mut().for_each(|interface| interface.queues.forget_user(client));
+        self.set_identity(client, None);
         for claim in self.clients.remove(&client).unwrap_or_default() {
             self.forget_claim(claim);
         }
@@ -255,7 +272,7 @@ impl Registry {
         self.attached.contains(&client) && !links.any(|link| self.has_queues(client, *link))
     }
 
-    /// Whether the client has no queue because all that it could share are other users'.
+    /// Whether the client has no queue because it may not share those of others.
     pub fn is_kept_apart(&self, client: ClientId) -> bool {
         let tables = || self.interfaces.values().map(|interface| &interface.queues);
         self.waits(client) && tables().next().is_some() && tables().all(|table| table.is_kept_apart(client))
@@ -300,7 +317,7 @@ impl Registry {
     /// The steering program was attached to an interface, and knows no claim yet.
     pub fn on_attached(&mut self, link: LinkNumber, view: View, now: Instant) {
         let interface = self.interfaces.entry(link).or_default();
-        self.users.iter().for_each(|(client, user)| interface.queues.set_user(*client, *user));
+        self.identities.iter().for_each(|(client, it)| interface.queues.set_identity(*client, Some(*it)));
         self.attached.iter().for_each(|client| interface.queues.attach(*client, now));
         self.on_view(link, view);
     }

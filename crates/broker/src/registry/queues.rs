@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use clock::{Duration, Instant};
 use steering::QueueSet;
 
-use super::ClientId;
+use super::{ClientId, Identity};
 use crate::protocol::QUEUES_MAX;
 
 /// How long after the last process that asked the rest of the queues is dealt out: workers of one program ask at about the same
@@ -22,9 +22,11 @@ pub(super) struct QueueTable {
     count: u16,
     /// Numbers of each queue: 1 where one process has it alone.
     places: u16,
-    /// The users of clients. Only those of one user share a queue.
-    users: BTreeMap<ClientId, u32>,
+    /// Only clients of one identity share a queue, and those that have none do not.
+    identities: BTreeMap<ClientId, Identity>,
     owners: BTreeMap<u16, ClientId>,
+    /// The queues of these numbers: they stay what they were when the interface has other queues.
+    queues: BTreeMap<u16, u16>,
     /// Queues that their owners serve; the others are on their way.
     ready: QueueSet,
     /// The listeners that the last owners of queues had, by the kernel's numbers.
@@ -44,8 +46,9 @@ impl Default for QueueTable {
         QueueTable {
             count: 0,
             places: 1,
-            users: BTreeMap::new(),
+            identities: BTreeMap::new(),
             owners: BTreeMap::new(),
+            queues: BTreeMap::new(),
             ready: QueueSet::NONE,
             bequeathed: BTreeMap::new(),
             blocked: BTreeMap::new(),
@@ -67,38 +70,51 @@ impl QueueTable {
         self.places = places.max(1);
     }
 
-    /// Whose process a client is: root's unless this is said.
-    pub(super) fn set_user(&mut self, client: ClientId, user: u32) {
-        self.users.insert(client, user);
-    }
-
-    /// A client is gone.
-    pub(super) fn forget_user(&mut self, client: ClientId) {
-        self.users.remove(&client);
+    /// With whom a client may share a queue: with nobody unless this is said.
+    pub(super) fn set_identity(&mut self, client: ClientId, identity: Option<Identity>) {
+        match identity {
+            Some(identity) => self.identities.insert(client, identity),
+            None => self.identities.remove(&client),
+        };
     }
 
     /// The queue that several processes can have, one of them by this number; `None` if it is one process's.
     pub(super) fn shared_queue(&self, number: u16) -> Option<u16> {
-        (self.places > 1 || number >= self.count).then(|| self.queue_of(number))
+        let queue = self.queue_of(number);
+        let has_sharers = || self.queues.iter().any(|(other, of)| *of == queue && *other != queue);
+        (self.places > 1 || number >= self.count || has_sharers()).then_some(queue)
     }
 
     /// The queue that a number is of.
     pub(super) fn queue_of(&self, number: u16) -> u16 {
-        match number < self.count || number >= QUEUES_MAX {
-            true => number,
-            false => (QUEUES_MAX - 1 - number) % self.count.max(1),
+        match self.queues.get(&number) {
+            Some(queue) => *queue,
+            None if number < self.count || number >= QUEUES_MAX => number,
+            None => (QUEUES_MAX - 1 - number) % self.count.max(1),
         }
+    }
+
+    /// A client has a queue by this number.
+    fn give(&mut self, number: u16, client: ClientId) {
+        self.queues.insert(number, self.queue_of(number));
+        self.owners.insert(number, client);
+    }
+
+    /// Numbers without an owner are what the interface's queues make them.
+    fn forget_queues(&mut self) {
+        self.queues.retain(|number, _| self.owners.contains_key(number));
     }
 
     /// All numbers of the queue that a number is of, if it is shared; else this one.
     pub(super) fn numbers_beside(&self, number: u16) -> Vec<u16> {
-        match self.shared_queue(number) {
-            Some(queue) => [queue].into_iter().chain(self.other_numbers(queue)).collect(),
-            None => vec![number],
-        }
+        let Some(queue) = self.shared_queue(number) else { return vec![number] };
+        let given = self.queues.iter().filter(|(_, of)| **of == queue).map(|(number, _)| *number);
+        let numbers: BTreeSet<u16> =
+            [queue].into_iter().chain(self.other_numbers(queue)).chain(given).collect();
+        numbers.into_iter().filter(|number| self.queue_of(*number) == queue).collect()
     }
 
-    /// The numbers of a queue besides its own.
+    /// The numbers of a queue besides its own, as the interface is now.
     fn other_numbers(&self, queue: u16) -> impl Iterator<Item = u16> + use<> {
         let (count, places) = (u32::from(self.count), u32::from(self.places));
         let distances = (0..places.saturating_sub(1)).map(move |place| place * count + u32::from(queue));
@@ -114,8 +130,9 @@ impl QueueTable {
 
     /// Whether a client may have a queue with those who have it: they see each other's packets.
     fn may_join(&self, client: ClientId, queue: u16) -> bool {
-        let user = |client: ClientId| self.users.get(&client).copied().unwrap_or_default();
-        self.owners_of(queue).all(|owner| user(owner) == user(client))
+        let own = self.identities.get(&client);
+        let is_alike = |owner: ClientId| own.is_some() && self.identities.get(&owner) == own;
+        self.owners_of(queue).all(|owner| owner == client || is_alike(owner))
     }
 
     /// Whether a client may be given a queue that has no owner by its own number: not if it shares it already.
@@ -123,7 +140,7 @@ impl QueueTable {
         self.may_join(client, queue) && !self.owners_of(queue).any(|owner| owner == client)
     }
 
-    /// Whether a client that has no queue could not share one, as all are other users'.
+    /// Whether a client that has no queue could not share one with those who have them.
     pub(super) fn is_kept_apart(&self, client: ClientId) -> bool {
         self.places > 1 && !(0..self.count.min(QUEUES_MAX)).any(|queue| self.may_join(client, queue))
     }
@@ -164,7 +181,7 @@ impl QueueTable {
         let is_free = |queue: &&u16| **queue < limit && !self.owners.contains_key(queue);
         let own: Vec<u16> = queues.iter().filter(is_free).copied().collect();
         for &queue in &own {
-            self.owners.insert(queue, client);
+            self.give(queue, client);
             self.blocked.remove(&queue);
         }
         if !own.is_empty() {
@@ -179,6 +196,7 @@ impl QueueTable {
         self.attached.retain(|other| *other != client);
         let released: Vec<u16> = self.owned(client).collect();
         self.owners.retain(|queue, _| !released.contains(queue));
+        self.forget_queues();
         self.ready = without(self.ready, &released);
         self.anew.retain(|queue| !released.contains(queue));
         self.bequeathed.extend(released.iter().map(|queue| (*queue, listeners.clone())));
@@ -194,6 +212,7 @@ impl QueueTable {
         self.anew.clear();
         self.bequeathed.clear();
         self.ready = QueueSet::NONE;
+        self.queues.clear();
         std::mem::take(&mut self.owners).into_values().collect()
     }
 
@@ -222,6 +241,7 @@ impl QueueTable {
             }
             self.blocked.insert(queue, until);
         }
+        self.forget_queues();
     }
 
     /// Deals out again what is to be opened anew, to its owners; and what is free: to each client without a queue one, in the order in
@@ -246,12 +266,12 @@ impl QueueTable {
                 .and_then(|listeners| self.without_queue().find(|client| listens(*client, listeners)))
                 .filter(|client| self.may_join(*client, queue));
             let Some(client) = successor.or_else(|| self.next_owner(queue, now)) else { continue };
-            self.owners.insert(queue, client);
+            self.give(queue, client);
             dealt.entry(client).or_default().push(queue);
         }
         for client in self.without_queue().collect::<Vec<_>>() {
             let Some(number) = self.place_beside_others(client) else { continue };
-            self.owners.insert(number, client);
+            self.give(number, client);
             dealt.entry(client).or_default().push(number);
         }
         dealt.into_iter().collect()
@@ -447,11 +467,16 @@ mod tests {
         assert_eq!(table.deal(&nowhere, at(400)), [(C, vec![0])], "who has gone gets nothing");
     }
 
-    /// A table of so many queues that eight processes can share each.
+    /// A table of so many queues that eight processes of one user can share each.
     fn shareable(count: u16) -> QueueTable {
         let mut table = table(count);
         table.set_places(8);
+        (1..=9).for_each(|client| table.set_identity(ClientId(client), identity(0)));
         table
+    }
+
+    fn identity(user: u32) -> Option<Identity> {
+        Some(Identity { user, group: 100 })
     }
 
     #[test]
@@ -495,7 +520,7 @@ mod tests {
     #[test]
     fn users_do_not_share() {
         let mut table = shareable(1);
-        table.set_user(B, 1000);
+        table.set_identity(B, identity(1000));
         [A, B, C].into_iter().for_each(|client| table.attach(client, at(0)));
         assert_eq!(table.deal(&nowhere, at(0)), [(A, vec![0]), (C, vec![63])]);
         assert!(table.is_kept_apart(B) && !table.is_kept_apart(C));
@@ -504,6 +529,44 @@ mod tests {
         assert_eq!(table.poll_timeout(), None);
         table.detach(C, &BTreeSet::new(), at(6000));
         assert_eq!(table.deal(&nowhere, at(6000)), [(B, vec![0])]);
+    }
+
+    #[test]
+    fn who_has_no_identity_shares_with_nobody() {
+        let mut table = shareable(1);
+        [A, B].into_iter().for_each(|client| table.set_identity(client, None));
+        [A, B, C].into_iter().for_each(|client| table.attach(client, at(0)));
+        assert_eq!(table.deal(&nowhere, at(0)), [(A, vec![0])]);
+        assert!(table.is_kept_apart(B) && table.is_kept_apart(C));
+        table.detach(A, &BTreeSet::new(), at(1));
+        table.set_identity(B, identity(0));
+        assert_eq!(
+            table.deal(&nowhere, at(1)),
+            [(B, vec![0]), (C, vec![63])],
+            "it is an ordinary user's by now"
+        );
+    }
+
+    #[test]
+    fn numbers_stay_those_of_their_queues_when_the_interface_has_others() {
+        let mut table = shareable(1);
+        [A, B, C].into_iter().for_each(|client| table.attach(client, at(0)));
+        table.deal(&nowhere, at(0));
+        table.set_count(2);
+        assert_eq!([0, 63, 62].map(|number| table.queue_of(number)), [0; 3]);
+        assert!(![A, B, C].into_iter().any(|client| table.is_whole(client)), "nobody has queue 1");
+        let beside = QueueSet::from_iter(table.numbers_beside(62));
+        assert!([0, 62, 63].into_iter().all(|number| beside.contains(number)) && !beside.contains(1));
+        table.set_places(1);
+        assert_eq!(table.shared_queue(0), Some(0), "as enough queues are no reason to end what is shared");
+        table.detach(C, &BTreeSet::new(), at(1));
+        table.set_places(8);
+        assert_eq!(table.queue_of(62), 1, "it is nobody's");
+        let mut fewer = shareable(2);
+        [A, B].into_iter().for_each(|client| fewer.attach(client, at(0)));
+        fewer.deal(&nowhere, at(0));
+        fewer.set_count(1);
+        assert_eq!(fewer.queue_of(1), 1);
     }
 
     #[test]

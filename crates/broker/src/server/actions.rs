@@ -7,13 +7,13 @@ use clock::{Duration, Instant};
 use control::SegmentClamp;
 use control::sock_diag::{KernelSocket, tcp_connections, tcp_listeners, udp_sockets};
 use device_xdp::{QueueOwner, XdpError};
-use steering::Transport;
+use steering::{QueueSet, Transport};
 
 use super::broker::{ADDRESSES_MAX, Broker, List};
 use super::helpers::Passed;
 use super::notice::Notice;
 use crate::protocol::{Grant, News};
-use crate::registry::{Action, ClaimKey, ClientId, LinkNumber, Shadow};
+use crate::registry::{Action, ClaimKey, ClientId, Identity, LinkNumber, Shadow};
 
 /// How long until a queue is lent again that could not be: its last owner's socket is gone a moment after it was closed.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
@@ -37,6 +37,9 @@ impl Broker {
     }
 
     fn lend(&mut self, client: ClientId, link: LinkNumber, queues: Vec<u16>, now: Instant) {
+        let Some(identity) = self.confirm_identity(client) else {
+            return self.registry.on_not_lent(link, &queues, BUSY_PAUSE, now); // It was dealt to somebody else.
+        };
         let zero_copy = self.zero_copy || self.is_as_privileged(client);
         let Some(connection) = self.connections.get(&client) else { return };
         let owner = QueueOwner { secret: connection.key.0, user: connection.user };
@@ -45,7 +48,7 @@ impl Broker {
         let Some(port) = self.port(link) else { return };
         let Some(open) = &mut port.open else { return };
         let lent = match shared {
-            Some(place) => open.path.share(place, open.frame_size, zero_copy, owner),
+            Some(place) => open.path.share(place, open.frame_size, zero_copy, owner, identity),
             None => open.path.lend(&queues, open.frame_size, zero_copy, owner),
         };
         match lent {
@@ -71,9 +74,44 @@ impl Broker {
                 let is_soon = is_busy && !self.registry.is_left(link, &queues);
                 let pause = if is_soon { BUSY_PAUSE } else { FAILURE_PAUSE };
                 self.registry.on_not_lent(link, &queues, pause, now);
-                if !is_busy {
+                // A queue that is not shared is as good as one that is taken.
+                if !is_busy && !matches!(error, XdpError::NotShared { .. }) {
                     self.fail(link, &error);
                 }
+            }
+        }
+    }
+
+    /// With whom a client may share what it is lent now; `None` if it is somebody else than when that was dealt to it. Memory that it has already
+    /// was lent to who it was then: it shares no other as somebody else.
+    fn confirm_identity(&mut self, client: ClientId) -> Option<Option<Identity>> {
+        let (noted, identity) = (self.registry.identity(client), self.identify(client));
+        if noted == identity {
+            return Some(identity);
+        }
+        if !self.serves_queues(client) {
+            self.registry.set_identity(client, identity);
+            return None;
+        }
+        self.registry.set_identity(client, None);
+        Some(None)
+    }
+
+    fn serves_queues(&self, client: ClientId) -> bool {
+        self.ports.iter().any(|port| self.registry.queues_of(client, port.link) != QueueSet::NONE)
+    }
+
+    /// Finds processes that wait for a queue and have become somebody who may share one; and newcomers that are none any more.
+    pub(super) fn look_after_sharers(&mut self, now: Instant) {
+        let waiting: Vec<ClientId> =
+            self.connections.keys().copied().filter(|client| self.registry.waits(*client)).collect();
+        for client in waiting {
+            self.registry.set_identity(client, self.identify(client));
+        }
+        for link in self.ports.iter().map(|port| port.link).collect::<Vec<_>>() {
+            let open = self.port(link).and_then(|port| port.open.as_mut());
+            if let Some(Err(error)) = open.map(|open| open.path.settle_sharers(now)) {
+                self.fail(link, &error);
             }
         }
     }

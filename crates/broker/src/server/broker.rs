@@ -22,6 +22,7 @@ use super::kernel_memory::KernelMemory;
 use super::notice::Notice;
 use super::orphans::Orphan;
 use super::port::Port;
+use super::privilege::Identify;
 use super::questions::Questions;
 use super::recent_moves::RecentMoves;
 use super::routes::Routes;
@@ -46,6 +47,7 @@ pub(super) struct Broker {
     pub(super) options: Options,
     pub(super) observed_in: Option<PathBuf>,
     pub(super) zero_copy: bool,
+    pub(super) identify: Identify,
     pub(super) family: Family,
     /// The kernel's number for the network namespace.
     pub(super) namespace: u64,

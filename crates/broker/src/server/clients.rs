@@ -18,7 +18,7 @@ use super::shares::{User, has_room};
 use super::token;
 use crate::peer::Peer;
 use crate::protocol::{Answer, Key, News, ProtocolError, Refusal, ToBroker, decode};
-use crate::registry::ClientId;
+use crate::registry::{ClientId, Identity};
 use crate::transfer::Arrival;
 
 /// Clients at one time, of which one user has its share: see [`has_room`].
@@ -80,7 +80,6 @@ impl Broker {
         raise_descriptor_limit();
         let key = Key(random_numbers().ok()?);
         let client = self.registry.add_client();
-        self.registry.set_user(client, user);
         let connection = Connection::new(socket, pidfd, (pid, user), key);
         let watched = watch(&self.epoll, connection.socket(), token::socket(client), EventFlags::IN);
         let process = connection.pidfd.as_ref();
@@ -170,6 +169,11 @@ impl Broker {
     pub(super) fn is_as_privileged(&self, client: ClientId) -> bool {
         let connection = self.connections.get(&client);
         connection.is_some_and(|connection| is_as_privileged(connection.pid, connection.user))
+    }
+
+    /// Who a client's process is now, for good.
+    pub(super) fn identify(&self, client: ClientId) -> Option<Identity> {
+        self.connections.get(&client).and_then(self.identify)
     }
 
     /// The user of a client's process, while it is there.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use clock::Duration;
+use clock::{Duration, Instant};
 use device_xdp::{
     AttachMode, Flow, Lent, LentLayout, QueueOwner, SharedQueue, Spare, SteeringOptions, SteeringProgram,
     XdpDevice, XdpError, XdpOptions, queue_pairs,
@@ -15,9 +15,8 @@ use steering::{Claim, ClaimTerms, Marks, Transport};
 
 use super::machine::memory_len;
 use super::pins::{Kept, Pins};
-use super::shares::User;
 use crate::protocol::QUEUES_MAX;
-use crate::registry::LinkNumber;
+use crate::registry::{Identity, LinkNumber};
 
 /// How long claimed TCP waits for queues to be lent anew.
 const REOPEN_MAX: Duration = Duration::from_secs(1);
@@ -26,7 +25,7 @@ const KERNEL_FLOWS_MIN: usize = 1 << 16;
 const KERNEL_FLOWS_MAX: usize = 1 << 18;
 /// One for so many octets of the machine's memory. One takes about a hundred.
 const MEMORY_OF_A_FLOW: usize = 1 << 15;
-/// Processes that can share a queue: the memory for each, 4 MB, is there as soon as the queue is lent. With one place it takes as much as a
+/// Processes that can share a queue: the memory for each, 4 MB, is there as soon as the queue is lent. With one place it takes half as much again as a
 /// queue that is not shared.
 const PLACES: u16 = 8;
 
@@ -49,13 +48,15 @@ pub(crate) trait DataPath: Send {
     ) -> Result<LentQueues, XdpError>;
     /// How many processes can have each queue at a time, where there are so many queues.
     fn places(&self, queues: u16) -> u16;
-    /// As `lend`, to one of the processes that may have a queue, by its own number: `(queue, number)`.
+    /// As `lend`, to one of the processes that may have a queue, by its own number: `(queue, number)`. All have the same identity; who has none
+    /// gets the queue alone.
     fn share(
         &mut self,
         place: (u16, u16),
         frame_size: Option<u16>,
         zero_copy: bool,
         owner: QueueOwner,
+        identity: Option<Identity>,
     ) -> Result<LentQueues, XdpError>;
     /// Whether no process has a socket at this queue. Takes the queue for a moment if so.
     fn is_free(&mut self, queue: u16) -> bool;
@@ -88,6 +89,8 @@ pub(crate) trait DataPath: Send {
     ) -> Result<bool, XdpError>;
     /// A TCP connection is no longer that process's which had it, of those that share a queue.
     fn forget_shared_flow(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<(), XdpError>;
+    /// See [`SteeringProgram::settle_sharers`].
+    fn settle_sharers(&mut self, now: Instant) -> Result<(), XdpError>;
     /// Lets go of it as if by SIGKILL: what is kept goes on.
     fn leave(&mut self);
     /// What became of the interface's packets.
@@ -192,7 +195,7 @@ struct XdpPath {
     device: XdpOptions,
     /// For the queues that were busy when they were last asked for, in this way.
     spare: Option<(XdpOptions, Spare)>,
-    /// Queues that processes of one user have, or are about to.
+    /// Queues that processes of one identity have, or are about to.
     shared: BTreeMap<u16, Shared>,
 }
 
@@ -200,8 +203,8 @@ struct Shared {
     queue: SharedQueue,
     /// What it was made with.
     options: XdpOptions,
-    /// The user whose processes share it.
-    user: User,
+    /// Who shares it; `None`: one process has it, which shares it with nobody.
+    identity: Option<Identity>,
 }
 
 impl XdpPath {
@@ -213,31 +216,40 @@ impl XdpPath {
         }
     }
 
-    /// A queue for processes of a user, with memory that nobody else's have had.
-    fn prepare_shared(&mut self, queue: u16, user: User, options: &XdpOptions) -> Result<(), XdpError> {
+    /// A queue for processes of one identity, with memory that nobody else's have had.
+    fn prepare_shared(
+        &mut self,
+        queue: u16,
+        identity: Option<Identity>,
+        options: &XdpOptions,
+    ) -> Result<(), XdpError> {
         let not_shared = || XdpError::NotShared { interface: self.program.interface().to_owned(), queue };
-        let is_stale = |it: &Shared| it.queue.is_unused() && (it.user != user || it.options != *options);
-        if self.shared.get(&queue).is_some_and(is_stale) {
-            self.shared.remove(&queue);
-        }
-        if self.shared.get(&queue).is_some_and(|it| it.user != user) {
-            return Err(not_shared());
+        let is_for_us = |it: &Shared| identity.is_some() && it.identity == identity;
+        match self.shared.get(&queue) {
+            Some(it) if it.queue.is_unused() && !(is_for_us(it) && it.options == *options) => {
+                self.shared.remove(&queue);
+            }
+            Some(it) if !is_for_us(it) => return Err(not_shared()),
+            _ => {}
         }
         if !self.shared.contains_key(&queue) {
             if self.program.is_shared(queue) {
                 return Err(not_shared()); // By processes of a broker that was killed: it had what binds more sockets.
             }
-            let made = self.make_shared(queue, options)?;
-            self.shared.insert(queue, Shared { queue: made, options: options.clone(), user });
+            let places = if identity.is_some() { PLACES } else { 1 };
+            let made = self.make_shared(queue, places, options)?;
+            self.shared.insert(queue, Shared { queue: made, options: options.clone(), identity });
         }
         Ok(())
     }
-}
 
-impl XdpPath {
-    /// Memory for as many processes as may be locked.
-    fn make_shared(&self, queue: u16, options: &XdpOptions) -> Result<SharedQueue, XdpError> {
-        let mut places = PLACES;
+    /// Memory for so many processes, or as many as may be locked.
+    fn make_shared(
+        &self,
+        queue: u16,
+        mut places: u16,
+        options: &XdpOptions,
+    ) -> Result<SharedQueue, XdpError> {
         loop {
             match SharedQueue::create(&self.program, queue, places, options) {
                 Err(XdpError::Memory { .. }) if places > 1 => places /= 2,
@@ -296,13 +308,17 @@ impl DataPath for XdpPath {
         frame_size: Option<u16>,
         zero_copy: bool,
         owner: QueueOwner,
+        identity: Option<Identity>,
     ) -> Result<LentQueues, XdpError> {
         let options = self.options(frame_size, zero_copy);
-        self.prepare_shared(queue, owner.user, &options)?;
+        self.prepare_shared(queue, identity, &options)?;
         let XdpPath { program, shared, .. } = self;
         let shared = shared.get_mut(&queue).expect("it was prepared just now");
         let Lent { layout, memory, sockets } = shared.queue.lend(program, number)?;
-        program.set_owner(number, Some(owner))?;
+        if let Err(error) = program.set_owner(number, Some(owner)) {
+            shared.queue.withdraw(program, number)?;
+            return Err(error);
+        }
         Ok(LentQueues { layout, memory, sockets })
     }
 
@@ -376,6 +392,10 @@ impl DataPath for XdpPath {
 
     fn forget_shared_flow(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<(), XdpError> {
         self.program.forget_shared_flow(flow(local, remote))
+    }
+
+    fn settle_sharers(&mut self, now: Instant) -> Result<(), XdpError> {
+        self.program.settle_sharers(now)
     }
 
     fn counters(&self) -> Vec<(String, u64)> {

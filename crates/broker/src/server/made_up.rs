@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use clock::Instant;
 use device_xdp::{AttachMode, CopyMode, LentLayout, QueueOwner, XdpError, XdpMode};
 use steering::{Claim, ClaimTerms, Marks};
 #[cfg(test)]
@@ -15,7 +16,7 @@ use super::data_path::{DataPath, DataPaths, LentQueues};
 use super::family::Family;
 use super::turns::{Setup, listen_anywhere};
 use crate::protocol::{Options, Profile};
-use crate::registry::LinkNumber;
+use crate::registry::{Identity, LinkNumber};
 
 /// A connection from this port belongs to the kernel.
 pub(super) const OF_THE_KERNEL: u16 = 4999;
@@ -93,6 +94,7 @@ pub(super) fn setup(queues: u16, log: &Log, family: Family, profile: Profile) ->
         options: Options { spin_us: 20, gather_us: 30, mss_clamp: None, verbose: false, profile },
         observed_in: None,
         zero_copy: false,
+        identify: |client| Some(Identity { user: client.user, group: 1 }),
     }
 }
 
@@ -203,6 +205,7 @@ impl DataPath for MadeUp {
         frame_size: Option<u16>,
         zero_copy: bool,
         owner: QueueOwner,
+        _identity: Option<Identity>,
     ) -> Result<LentQueues, XdpError> {
         self.log.note(format!("share {queue} as {number}"));
         self.lend(&[number], frame_size, zero_copy, owner)
@@ -263,6 +266,10 @@ impl DataPath for MadeUp {
 
     fn forget_shared_flow(&mut self, _local: SocketAddr, remote: SocketAddr) -> Result<(), XdpError> {
         self.log.note(format!("forgotten {}", remote.port()));
+        Ok(())
+    }
+
+    fn settle_sharers(&mut self, _now: Instant) -> Result<(), XdpError> {
         Ok(())
     }
 

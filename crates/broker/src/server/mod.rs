@@ -125,6 +125,7 @@ impl Server {
             options: Options { spin_us, gather_us, mss_clamp, verbose, profile },
             observed_in,
             zero_copy,
+            identify: privilege::identify,
         };
         let mut broker = Broker::open(setup, Instant::ZERO)?;
         if is_successor && !broker.has_taken_over(&left) {

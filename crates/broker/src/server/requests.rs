@@ -121,6 +121,9 @@ impl Broker {
     }
 
     fn attach(&mut self, client: ClientId, now: Instant) -> Answer {
+        if !self.ports.iter().any(|port| self.registry.has_queues(client, port.link)) {
+            self.registry.set_identity(client, self.identify(client));
+        }
         self.registry.attach(client, now);
         self.settle_registry(now); // Grants come before the answer.
         let lacks = self.ports.iter().filter(|port| !self.registry.has_queues(client, port.link));

@@ -3,6 +3,8 @@
 //! The XDP programs have gone on, and the clients with them. They come back to the name of the killed broker, which is this one's now, and
 //! say which queues they serve. That a queue is theirs shows the key that was noted when it was lent ([`device_xdp::QueueOwner`]).
 
+use std::collections::BTreeSet;
+
 use clock::Instant;
 use device_xdp::QueueOwner;
 use steering::{Claim, ClaimTerms};
@@ -32,7 +34,9 @@ impl Broker {
             succession.note(owners.iter().map(|(_, owner)| owner.user));
         }
         let interface = self.port(link).map(|port| port.name.clone()).unwrap_or_default();
-        self.notices.push(Notice::TakenOver { interface, queues: queues.len() });
+        let shared: BTreeSet<u16> =
+            queues.iter().map(|number| self.registry.queue_of(link, *number)).collect();
+        self.notices.push(Notice::TakenOver { interface, queues: shared.len() });
     }
 
     /// Finds queues whose owners have ended without coming back: nobody waits for these any more.
@@ -64,6 +68,8 @@ impl Broker {
         if self.succession.is_none() || self.connections.values().any(|other| other.key == key) {
             return Err(Refusal::NotYours);
         }
+        // For memory that is lent anew: nobody comes to share what the killed broker lent.
+        self.registry.set_identity(client, self.identify(client));
         let mut lost = Vec::new();
         for (link, served) in queues {
             let owners = self.port(*link).and_then(|port| port.open.as_ref()).map(|open| open.path.owners());

@@ -22,6 +22,7 @@ use super::kept_sockets::KeptSockets;
 use super::kernel_memory::KernelMemory;
 use super::pins::Kept;
 use super::port::Port;
+use super::privilege::Identify;
 use super::questions::Questions;
 use super::recent_moves::RecentMoves;
 use super::routes::Routes;
@@ -59,6 +60,8 @@ pub(super) struct Setup {
     pub(super) observed_in: Option<PathBuf>,
     /// Queues are in zero-copy mode whatever the privileges of who has them.
     pub(super) zero_copy: bool,
+    /// Tells which processes may share queues.
+    pub(super) identify: Identify,
 }
 
 impl Broker {
@@ -80,6 +83,7 @@ impl Broker {
             options: setup.options,
             observed_in: setup.observed_in,
             zero_copy: setup.zero_copy,
+            identify: setup.identify,
             family: setup.family,
             namespace,
             name,
@@ -157,6 +161,7 @@ impl Broker {
             self.next_tick = now + TICK;
             self.look_after_shadows(now);
             self.look_after_left();
+            self.look_after_sharers(now);
             self.helpers.retry();
         }
         self.listen_again(now);

@@ -1,6 +1,9 @@
 //! Who gets which queue, and when.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use super::*;
+use crate::registry::Identity;
 
 #[test]
 fn a_client_is_welcome_and_gets_a_queue() {
@@ -132,4 +135,28 @@ fn who_is_another_user_gets_the_queue_when_all_sharers_have_gone() {
     drop(second);
     let Event::QueueGranted(granted) = next_event(&mut others) else { panic!("something else") };
     assert_eq!(granted.grant.queues, [0]);
+}
+
+/// As a daemon does that root has started.
+#[test]
+fn who_may_become_another_user_shares_no_queue_and_none_that_it_got_before_it_did() {
+    static IS_ORDINARY: AtomicBool = AtomicBool::new(false);
+    let (log, family) = (Log::default(), Family { head: std::process::id(), group: None });
+    let ordinary = |_: &_| IS_ORDINARY.load(Relaxed).then_some(Identity { user: 1000, group: 100 });
+    let served = Served::start(Setup { identify: ordinary, ..setup_shared(1, 8, &log, family) }, log);
+    let (mut first, mut second, mut third) = (served.connect(), served.connect(), served.connect());
+    assert_eq!(first.attach().unwrap().granted[0].grant.queues, [0]);
+    first.ready(0, &[0]).unwrap();
+    assert_eq!(second.attach().unwrap().without, [(0, Refusal::NoFreeQueue)]);
+    IS_ORDINARY.store(true, Relaxed);
+    assert_eq!(third.attach().unwrap().without, [(0, Refusal::NoFreeQueue)]);
+    drop(first);
+    let mut numbers: Vec<Vec<u16>> = [&mut second, &mut third]
+        .map(|client| {
+            let Event::QueueGranted(granted) = next_event(client) else { panic!("something else") };
+            granted.grant.queues
+        })
+        .into();
+    numbers.sort();
+    assert_eq!(numbers, [[0], [63]]);
 }
