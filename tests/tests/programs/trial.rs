@@ -18,7 +18,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 /// Time for a program to end when asked to, and for the kernel to take down what belonged to it.
 const END_MAX: Duration = Duration::from_secs(60);
 /// Time for a program that is ready to wait for its sockets, and for what it claims to have effect.
-const SETTLING: Duration = Duration::from_millis(300);
+pub(crate) const SETTLING: Duration = Duration::from_millis(300);
 /// The longest time that a program gets to have a queue.
 const QUEUE_MAX: Duration = Duration::from_secs(30);
 /// How long a load lasts.
