@@ -1,6 +1,6 @@
 //! What values say: the records of one name and type, in the words of zone files, and the settings of a zone.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::io;
 use std::path::Path;
@@ -93,7 +93,7 @@ pub fn read_records(
     }
     let (text, lines) = as_zone_file(owner, rtype, value)?;
     let mut set =
-        Collected { ttl: u32::MAX, records: HashSet::new(), in_order: Vec::new(), octets: 0, count: 0 };
+        Collected { ttl: u32::MAX, records: BTreeSet::new(), in_order: Vec::new(), octets: 0, count: 0 };
     let (mut file, limits) = (OneText(Some(text)), Limits::default());
     // Every line has its TTL, so that of records without one is of no concern.
     let read = read_part_into(&mut file, Path::new(""), (zone, 0), &limits, &mut set);
@@ -162,7 +162,7 @@ impl Files for OneText {
 struct Collected {
     ttl: u32,
     /// To find those that come twice.
-    records: HashSet<Vec<u8>>,
+    records: BTreeSet<Vec<u8>>,
     in_order: Vec<Vec<u8>>,
     /// Of all data.
     octets: usize,
