@@ -173,7 +173,9 @@ impl Broker {
 
     /// Who a client's process is now, for good.
     pub(super) fn identify(&self, client: ClientId) -> Option<Identity> {
-        self.connections.get(&client).and_then(self.identify)
+        let connection = self.connections.get(&client)?;
+        let process = connection.pidfd.as_ref().map(AsFd::as_fd);
+        (self.identify)((connection.pid, connection.user), process)
     }
 
     /// The user of a client's process, while it is there.

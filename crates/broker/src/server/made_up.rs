@@ -94,7 +94,7 @@ pub(super) fn setup(queues: u16, log: &Log, family: Family, profile: Profile) ->
         options: Options { spin_us: 20, gather_us: 30, mss_clamp: None, verbose: false, profile },
         observed_in: None,
         zero_copy: false,
-        identify: |client| Some(Identity { user: client.user, group: 1 }),
+        identify: |(_, user), _| Some(Identity { user, group: 1 }),
     }
 }
 

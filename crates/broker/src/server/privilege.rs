@@ -1,11 +1,10 @@
 //! What processes may do: whether one may do what this one may, as it gets nothing from us then that it could not have anyway; and who it is for good.
 
 use std::fs::{read_link, read_to_string};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::connection::Connection;
 use super::shares::User;
 use crate::registry::Identity;
 
@@ -27,12 +26,12 @@ fn capabilities_in(status: &str) -> u64 {
     field_in(status, "CapEff:").and_then(|value| u64::from_str_radix(value, 16).ok()).unwrap_or_default()
 }
 
-/// Tells who a client's process is.
-pub(super) type Identify = fn(&Connection) -> Option<Identity>;
+/// Tells who a process is, by its number and its user when it connected.
+pub(super) type Identify = fn((u32, User), Option<BorrowedFd<'_>>) -> Option<Identity>;
 
 /// See [`identity_of`].
-pub(super) fn identify(client: &Connection) -> Option<Identity> {
-    identity_of(client.pid, client.pidfd.as_ref().map(AsFd::as_fd))
+pub(super) fn identify((pid, _): (u32, User), process: Option<BorrowedFd<'_>>) -> Option<Identity> {
+    identity_of(pid, process)
 }
 
 /// Who a process is for all that it will do; `None` if it may become somebody else: as root, by a capability, or as its real, effective and
@@ -68,6 +67,8 @@ fn only_number_in(numbers: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
 
     use super::*;

@@ -1,5 +1,6 @@
 //! Who gets which queue, and when.
 
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::*;
@@ -142,7 +143,9 @@ fn who_is_another_user_gets_the_queue_when_all_sharers_have_gone() {
 fn who_may_become_another_user_shares_no_queue_and_none_that_it_got_before_it_did() {
     static IS_ORDINARY: AtomicBool = AtomicBool::new(false);
     let (log, family) = (Log::default(), Family { head: std::process::id(), group: None });
-    let ordinary = |_: &_| IS_ORDINARY.load(Relaxed).then_some(Identity { user: 1000, group: 100 });
+    let ordinary = |_, _: Option<BorrowedFd<'_>>| {
+        IS_ORDINARY.load(Relaxed).then_some(Identity { user: 1000, group: 100 })
+    };
     let served = Served::start(Setup { identify: ordinary, ..setup_shared(1, 8, &log, family) }, log);
     let (mut first, mut second, mut third) = (served.connect(), served.connect(), served.connect());
     assert_eq!(first.attach().unwrap().granted[0].grant.queues, [0]);
