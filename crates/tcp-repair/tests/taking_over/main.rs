@@ -132,6 +132,8 @@ fn kernel_state(socket: &TcpStream, lab: &Lab) -> String {
 fn move_in_mid_transfer(server: &str, timestamps: bool, mapped: bool, lose_each: Option<u32>) {
     let scene = Scene::set(server, Config { timestamps, ..Config::default() });
     scene.wire.middle().lose_each = lose_each;
+    // Less than is left when the wire is cut: something stays unsent then, however fast it was before.
+    rustix::net::sockopt::set_socket_recv_buffer_size(&scene.client, TOTAL / 24).unwrap();
     let writer = thread::spawn({
         let mut client = scene.client.try_clone().unwrap();
         move || {
