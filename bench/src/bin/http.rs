@@ -123,41 +123,44 @@ fn measure(rounds: u32, seconds: u32) -> Result<(), LabError> {
     generators(rounds, seconds)
 }
 
-/// wrk and `sidestep gun http` in turns, each as much as it can, against nginx.
+/// wrk and `sidestep gun http` in turns, the latter by our own stack as well, each as much as it can, against nginx.
 fn generators(rounds: u32, seconds: u32) -> Result<(), LabError> {
     let cases = CASES.into_iter().filter(|case| !case.by_sidestep);
     let rows = cases.map(|case| generators_row(case, rounds, seconds)).collect::<Result<Vec<_>, _>>()?;
     println!("\nThe generators beside each other, against nginx on the kernel; medians of {rounds} rounds\n");
-    println!(
-        "{}",
-        markdown_table(&["scenario", "wrk, responses/s", "gun http, responses/s", "ratio"], &rows)
-    );
+    let head = ["scenario", "wrk, responses/s", "gun http", "ratio", "gun http by sidestep run", "ratio"];
+    println!("{}", markdown_table(&head, &rows));
     Ok(())
 }
 
 fn generators_row(case: Case, rounds: u32, seconds: u32) -> Result<Vec<String>, LabError> {
-    let (mut by_wrk, mut by_gun) = (Vec::new(), Vec::new());
+    let (mut by_wrk, mut by_gun, mut by_own_stack) = (Vec::new(), Vec::new(), Vec::new());
+    let own_stack = Network::sidestep_of_client(&["--spin-us", "200"]);
     for _ in 0..rounds {
         let outcome = run(case, HttpPeer::Nginx, seconds)?;
         by_wrk.push(outcome.report.rate as u64);
-        by_gun.push(gun_rate(case, seconds)?);
+        by_gun.push(gun_rate(case, &Network::Kernel, seconds)?);
+        by_own_stack.push(gun_rate(case, &own_stack, seconds)?);
     }
-    let (wrk, gun) = (median(&by_wrk), median(&by_gun));
-    let ratio = gun as f64 / wrk.max(1) as f64;
-    Ok(vec![case.name.to_owned(), wrk.to_string(), gun.to_string(), format!("{ratio:.2}")])
+    let (wrk, gun, own) = (median(&by_wrk), median(&by_gun), median(&by_own_stack));
+    let ratio = |rate: u64| format!("{:.2}", rate as f64 / wrk.max(1) as f64);
+    let name = case.name.to_owned();
+    Ok(vec![name, wrk.to_string(), gun.to_string(), ratio(gun), own.to_string(), ratio(own)])
 }
 
 /// Answers a second of a run of `sidestep gun http`.
-fn gun_rate(case: Case, seconds: u32) -> Result<u64, LabError> {
+fn gun_rate(case: Case, network: &Network, seconds: u32) -> Result<u64, LabError> {
     let lab = Lab::for_figures()?;
     let _server = HttpPeer::Nginx.start(&lab)?;
     let (url, connections, duration) =
         (format!("http://{SERVER_V4}/"), case.connections.to_string(), format!("{seconds}s"));
-    let mut words = vec!["gun", "http", &url, "--connections", &connections, "--duration", &duration];
+    let program = sidestep_binary().display().to_string();
+    let mut words =
+        vec![&program[..], "gun", "http", &url, "--connections", &connections, "--duration", &duration];
     if case.close {
         words.push("--close");
     }
-    let report = lab.run_in(Side::Client, &sidestep_binary().display().to_string(), &words)?;
+    let report = network.run(&lab, Side::Client, &words)?;
     let line = report.lines().find_map(|line| line.strip_prefix("answered "));
     let answered = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
     let answered = answered.ok_or_else(|| LabError::Report { field: "answered", report: report.clone() })?;

@@ -128,8 +128,9 @@ impl Drop for KilledOnDrop {
 
 /// A load of HTTP/3, and its report.
 fn http3(url: &str, more: &[&str]) -> Value {
-    let fixed = ["gun", "http", url, "--http3", "--connections", "3", "--json", "-"];
-    let output = command(&[&fixed[..], more].concat());
+    let fixed = ["gun", "http", url, "--http3", "--json", "-"];
+    let connections = if more.contains(&"--connections") { &[][..] } else { &["--connections", "3"] };
+    let output = command(&[&fixed[..], connections, more].concat());
     serde_json::from_slice::<Value>(&output.stdout).unwrap()["loads"][0].clone()
 }
 
@@ -147,6 +148,7 @@ fn requests_of_http_3_are_answered_on_connections_that_are_kept_or_not() {
         ("/", &[][..], "200", answer),
         ("/missing", &["--pipeline", "4"], "404", answer),
         ("/", &["--close"], "200", answer),
+        ("/interim", &[], "200", answer),
         ("/", &["--body", "64k", "--header", "X-Test: 1"], "200", 64 << 10),
     ] {
         let load = http3(&format!("{url}{path}"), &[&FEW[..], &trusting, more].concat());
@@ -154,6 +156,10 @@ fn requests_of_http_3_are_answered_on_connections_that_are_kept_or_not() {
         assert_eq!(load["counts"]["octets"], FEW_REQUESTS * octets, "{path} {more:?}: {load}");
         assert_eq!((&load["lost"], &load["faults"]), (&0.into(), &serde_json::json!({})), "{more:?}: {load}");
     }
+    // More of them on a connection than the server lets begin before some have ended.
+    let many = ["--insecure", "--body", "300k", "--connections", "1", "--rate", "200", "--duration", "1s"];
+    let load = http3(&format!("{url}/stop"), &[&many[..], &["--pipeline", "8", "--timeout", "60s"]].concat());
+    assert_eq!((&load["rcodes"]["413"], &load["lost"]), (&200.into(), &0.into()), "{load}");
     // More than the server takes before it has looked at some.
     let large = ["--insecure", "--body", "3M", "--rate", "3", "--duration", "1s", "--timeout", "60s"];
     let load = http3(&format!("{url}/"), &large);
@@ -178,9 +184,15 @@ fn what_goes_wrong_over_http_3_has_a_name() {
         let faults: Vec<&String> = load["faults"].as_object().unwrap().keys().collect();
         assert_eq!(faults, [fault], "{url}: {load}");
     }
-    let output = command(&["gun", "http", &url.replace("https", "http"), "--http3"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains("has to begin with https"), "{said}");
+    for (url, more, why) in [
+        (&url.replace("https", "http")[..], &[][..], "has to begin with https"),
+        ("https://127.0.0.1:0/", &[], "port 0"),
+        (&url, &["--header", "Host: h"], "has the host from the URL"),
+    ] {
+        let output = command(&[&["gun", "http", url, "--http3"], more].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(why), "{said}");
+    }
 }
 
 /// The server sees as many clients as there are ports, each with an address of its own, and a client subnet in each question.

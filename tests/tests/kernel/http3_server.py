@@ -1,13 +1,13 @@
 """A server of HTTP/3: http3_server.py CERTIFICATE KEY. Prints its port.
 
-Answers "Hello, world!" with 200, /missing with 404, and the body of a request with as many octets; /close ends its connection instead,
-/reset its stream, and /silent says nothing.
+Answers "Hello, world!" with 200, /missing with 404, and the body of a request with as many octets; /interim hints first (103), and /stop
+answers 413 before the body is there, and wants no more of it; /close ends its connection instead, /reset its stream, and /silent says nothing.
 """
 
 import asyncio, sys
 
 from aioquic.asyncio import QuicConnectionProtocol, serve
-from aioquic.h3.connection import H3_ALPN, ErrorCode, H3Connection
+from aioquic.h3.connection import H3_ALPN, ErrorCode, FrameType, H3Connection, encode_frame
 from aioquic.h3.events import DataReceived, HeadersReceived
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.events import ProtocolNegotiated
@@ -27,6 +27,9 @@ class Server(QuicConnectionProtocol):
                 self.paths[stream] = dict(happened.headers)[b":path"]
             if isinstance(happened, DataReceived):
                 self.bodies[stream] = self.bodies.get(stream, 0) + len(happened.data)
+                if self.paths[stream] == b"/stop" and self.bodies[stream] == len(happened.data):
+                    self.say(stream, b"413", b"enough")
+                    self._quic.stop_stream(stream, ErrorCode.H3_NO_ERROR)
             if happened.stream_ended:
                 self.answer(stream, self.paths[stream], self.bodies.get(stream, 0))
         self.transmit()
@@ -36,10 +39,15 @@ class Server(QuicConnectionProtocol):
             self._quic.close(error_code=ErrorCode.H3_NO_ERROR)
         elif path == b"/reset":
             self._quic.reset_stream(stream, ErrorCode.H3_INTERNAL_ERROR)
-        elif path != b"/silent":
-            status = b"404" if path == b"/missing" else b"200"
-            self.http.send_headers(stream, [(b":status", status)])
-            self.http.send_data(stream, b"x" * length or b"Hello, world!\n", end_stream=True)
+        elif path not in (b"/silent", b"/stop"):
+            if path == b"/interim":
+                hint = self.http._encode_headers(stream, [(b":status", b"103"), (b"link", b"</style.css>; rel=preload")])
+                self._quic.send_stream_data(stream, encode_frame(FrameType.HEADERS, hint))
+            self.say(stream, b"404" if path == b"/missing" else b"200", b"x" * length or b"Hello, world!\n")
+
+    def say(self, stream, status, body):
+        self.http.send_headers(stream, [(b":status", status)])
+        self.http.send_data(stream, body, end_stream=True)
 
 
 async def main():

@@ -65,6 +65,28 @@ fn wget() {
     });
 }
 
+/// The load generator is a program as others are: all of its calls can be taken over.
+#[test]
+fn the_load_generator() {
+    let Some(trial) = Trial::of_client("gun") else { return };
+    let _nginx = trial.start_peer(&Nginx::with_workers(1).program());
+    let gun = format!(
+        "{} gun http http://{{peer}}/ --connections 8 --timeout 60s --json -",
+        lab::sidestep_binary().display()
+    );
+    trial.load("pages of gun http", Carrier::Stack, || {
+        let report = trial.run(&Program::new("gun", &format!("{gun} --duration 1s")));
+        // Beside what `sidestep run` says.
+        let json =
+            report.split_once("\n{").map(|(_, rest)| format!("{{{}", &rest[..=rest.rfind('}').unwrap()]));
+        let report: serde_json::Value = serde_json::from_str(&json.unwrap_or(report)).unwrap();
+        let (load, count) = (&report["loads"][0], |name: &str| report["loads"][0]["counts"][name].as_u64());
+        let (sent, answered) = (count("sent").unwrap(), count("answered").unwrap());
+        assert_eq!(load["faults"], serde_json::json!({}), "{report}");
+        Figure::new(answered as f64, "pages/s").with_errors(sent - answered, "pages are missing")
+    });
+}
+
 /// Asks for pages, a connection for each, for some time; in a child at the same time; and while the way changes.
 const MANY_CONNECTIONS: &str = r#"
 import errno, os, socket, subprocess, sys, time

@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 use gun::streams::{Http1Request, HttpRequest, Quic, Speech};
@@ -53,6 +54,7 @@ impl Url {
     }
 
     pub(crate) fn addresses(&self) -> anyhow::Result<Vec<SocketAddr>> {
+        ensure!(self.port() != 0, "port 0 is none that a server has");
         let found = (self.host(), self.port()).to_socket_addrs();
         let found: Vec<SocketAddr> = found.with_context(|| format!("looking for {}", self.host()))?.collect();
         ensure!(!found.is_empty(), "{} has no address", self.host());
@@ -99,7 +101,8 @@ impl Url {
 
     fn quic(&self, address: SocketAddr, certificates: &Certificates) -> anyhow::Result<Quic> {
         ensure!(self.is_secure, "HTTP/3 is never without TLS: the URL has to begin with https");
-        Ok(Quic::new(address, &self.certified_name(certificates)?, certificates.config(b"h3")?)?)
+        let (name, tls) = (self.certified_name(certificates)?, certificates.config(b"h3")?);
+        Ok(Quic::for_http(address, &name, tls, Instant::now())?)
     }
 }
 
@@ -193,6 +196,7 @@ impl HttpVersion {
     }
 }
 
+/// The request that questions of DNS are the bodies of (RFC 8484).
 pub(crate) fn doh_request(server: SocketAddr, path: &str) -> anyhow::Result<HttpRequest> {
     let url = Url::parse(&format!("https://{server}{path}"))?;
     let message = HeaderValue::from_static("application/dns-message");
@@ -208,6 +212,11 @@ fn read_field(text: &str, version: HttpVersion) -> anyhow::Result<(HeaderName, H
     let name: HeaderName = name.parse().with_context(wrong)?;
     let value: HeaderValue = value.trim().parse().with_context(wrong)?;
     ensure!(!FRAMING.contains(&name.as_str()), "{name} is not for --header: it follows from --body");
+    ensure!(
+        version == HttpVersion::Http1 || name != http::header::HOST,
+        "HTTP/{} has the host from the URL, and no field for it",
+        version.number()
+    );
     let is_of_a_connection = OF_A_CONNECTION.contains(&name.as_str());
     ensure!(
         version == HttpVersion::Http1 || !is_of_a_connection,

@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(4);
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 /// Questions and answers that may be on their way between kernel and generator.
 const FRAMES: u32 = 8192;
+/// Bursts that are passed on between two looks.
+const BURSTS_MAX: usize = 64;
 
 /// An interface of the kernel, and the way to its packets.
 struct Link {
@@ -35,7 +37,8 @@ pub(crate) fn open(device: &str, server: SocketAddr, origin: &Origin) -> anyhow:
         Some(port) => open_port(port, &origin.port)?,
         None => open_interface(device, &origin.port)?,
     };
-    let local = local_for(server)?;
+    let local =
+        local_for(server).with_context(|| format!("has {interface} an address and a route there?"))?;
     // The kernel's sockets hold the ports; what is claimed does not come to them.
     let reserved: Vec<UdpSocket> = (0..origin.ports)
         .map(|_| UdpSocket::bind(local))
@@ -138,7 +141,10 @@ fn way(
 /// Has the device take what has come. Nothing of it is ours yet.
 fn pass_on(device: &mut dyn Device, now: Instant) {
     let mut burst = Burst::new();
-    while device.rx_burst(&mut burst, now) > 0 {
+    for _ in 0..BURSTS_MAX {
+        if device.rx_burst(&mut burst, now) == 0 {
+            return;
+        }
         burst.drain(..).for_each(|frame| device.release(frame));
     }
 }

@@ -30,6 +30,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use clap::Subcommand;
@@ -157,7 +158,7 @@ fn over_connections(
             (tls(b"h2", Some(b"h2"))?, Speech::Doh(request, questions), "https")
         }
         Transport::Quic => {
-            let quic = Quic::new(server, &name, options.certificates.config(b"doq")?)?;
+            let quic = Quic::for_dns(server, &name, options.certificates.config(b"doq")?, Instant::now())?;
             (Kind::Datagrams, Speech::Doq(quic, questions), "quic")
         }
         Transport::Tls => (tls(b"dot", None)?, Speech::Dns(questions), "tls"),

@@ -15,6 +15,7 @@ use gun::questions::Manner;
 use gun::{Datagrams, Order, Questions};
 use ipnet::IpNet;
 use rustls::ClientConfig;
+use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 
 /// Questions a second at most.
@@ -153,7 +154,9 @@ impl Certificates {
             None if self.insecure => Trust::Anybody,
             None => Trust::System,
         };
-        Ok(Arc::new(trust.config(protocol)?))
+        let mut config = trust.config(protocol)?;
+        config.resumption = Resumption::disabled(); // A connection is to cost what it costs a new client.
+        Ok(Arc::new(config))
     }
 }
 
@@ -447,7 +450,9 @@ fn server(text: &str) -> Result<(IpAddr, Option<u16>), String> {
     let address = text.parse::<IpAddr>().map(|ip| (ip, None));
     address
         .or_else(|_| text.parse::<SocketAddr>().map(|it| (it.ip(), Some(it.port()))))
-        .map_err(|_| "no address such as 192.0.2.1, 192.0.2.1:53 or [2001:db8::1]:53".to_owned())
+        .ok()
+        .filter(|(_, port)| *port != Some(0))
+        .ok_or_else(|| "no address such as 192.0.2.1, 192.0.2.1:53 or [2001:db8::1]:53".to_owned())
 }
 
 fn rtype(text: &str) -> Result<Rtype, String> {

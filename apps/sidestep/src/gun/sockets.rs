@@ -1,16 +1,19 @@
 //! Connections of kernel sockets: TCP, with TLS if that is asked for, or UDP for QUIC; and the epoll instance that says which of them has
 //! something.
+//!
+//! All calls are the C library's, and so may be taken over: `sidestep run -- sidestep gun http ...` asks by our own stack.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use clock::Duration;
 use gun::streams::Fault;
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::time::TimeSpec;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -202,12 +205,16 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
+fn errno_of(error: &io::Error) -> Option<Errno> {
+    error.raw_os_error().map(Errno::from_raw)
+}
+
 /// What an error of a socket means.
 fn fault_of(error: &io::Error) -> Fault {
-    match Errno::from_io_error(error) {
-        Some(Errno::CONNREFUSED) => Fault::Refused,
-        Some(Errno::CONNRESET | Errno::PIPE | Errno::CONNABORTED) => Fault::Reset,
-        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM | Errno::ADDRNOTAVAIL) => {
+    match errno_of(error) {
+        Some(Errno::ECONNREFUSED) => Fault::Refused,
+        Some(Errno::ECONNRESET | Errno::EPIPE | Errno::ECONNABORTED) => Fault::Reset,
+        Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM | Errno::EADDRNOTAVAIL) => {
             Fault::NoSocket
         }
         _ => Fault::NotConnected,
@@ -216,16 +223,17 @@ fn fault_of(error: &io::Error) -> Fault {
 
 /// The sockets of a load, by the number that the load knows them by.
 pub(crate) struct Sockets {
-    epoll: OwnedFd,
+    epoll: Epoll,
     wires: Vec<Option<Wire>>,
-    events: Vec<Event>,
+    /// What came last, in as many of them as there was something.
+    events: Vec<EpollEvent>,
     generation: u32,
 }
 
 impl Sockets {
     pub(crate) fn new() -> anyhow::Result<Sockets> {
-        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        Ok(Sockets { epoll, wires: Vec::new(), events: Vec::with_capacity(EVENTS_MAX), generation: 0 })
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        Ok(Sockets { epoll, wires: Vec::new(), events: vec![EpollEvent::empty(); EVENTS_MAX], generation: 0 })
     }
 
     /// Begins a connection.
@@ -241,13 +249,13 @@ impl Sockets {
         };
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
-        let flags = EventFlags::IN | EventFlags::OUT;
-        epoll::add(&self.epoll, &socket, name(number, generation), flags)
-            .map_err(|error| fault_of(&error.into()))?;
+        let event = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT, name(number, generation));
+        self.epoll.add(&socket, event).map_err(|error| fault_of(&error.into()))?;
         if self.wires.len() <= number {
             self.wires.resize_with(number + 1, || None);
         }
-        let stage = Stage::Connecting;
+        // Datagrams have nobody to wait for.
+        let stage = if is_of_datagrams { Stage::Handshaking } else { Stage::Connecting };
         self.wires[number] =
             Some(Wire { socket, stage, is_of_datagrams, tls, generation, waits_for_room: true });
         Ok(())
@@ -271,51 +279,50 @@ impl Sockets {
         if std::mem::replace(&mut wire.waits_for_room, waits) == waits {
             return;
         }
-        let flags = if waits { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+        let flags = if waits { EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT } else { EpollFlags::EPOLLIN };
+        let mut event = EpollEvent::new(flags, name(number, wire.generation));
         // It fails for want of kernel memory alone; the connection then times out.
-        let _ = epoll::modify(&self.epoll, &wire.socket, name(number, wire.generation), flags);
+        let _ = self.epoll.modify(&wire.socket, &mut event);
     }
 
     /// Connections that have something at once: how many.
     pub(crate) fn poll(&mut self) -> anyhow::Result<usize> {
-        self.wait_for_events(Timespec { tv_sec: 0, tv_nsec: 0 })
+        self.wait_for_events(EpollTimeout::ZERO)
     }
 
     /// Sleeps until a connection has something, for `time` at most, and perhaps less.
     pub(crate) fn sleep(&mut self, time: Duration) -> anyhow::Result<usize> {
         if time >= COARSE {
             let millis = (time.as_nanos() / MILLISECOND - 1).min(1000);
-            let nanos = (millis % 1000 * MILLISECOND) as i64;
-            return self.wait_for_events(Timespec { tv_sec: (millis / 1000) as i64, tv_nsec: nanos });
+            return self.wait_for_events(EpollTimeout::from(millis as u16));
         }
-        let timeout = Timespec { tv_sec: 0, tv_nsec: time.as_nanos() as i64 };
-        match poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timeout)) {
-            Ok(0) | Err(Errno::INTR) => Ok(0),
+        let timeout = TimeSpec::new(0, time.as_nanos() as i64);
+        match ppoll(&mut [PollFd::new(self.epoll.0.as_fd(), PollFlags::POLLIN)], Some(timeout), None) {
+            Ok(0) | Err(Errno::EINTR) => Ok(0),
             Ok(_) => self.poll(),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn wait_for_events(&mut self, time: Timespec) -> anyhow::Result<usize> {
-        self.events.clear();
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), Some(&time)) {
+    fn wait_for_events(&mut self, time: EpollTimeout) -> anyhow::Result<usize> {
+        match self.epoll.wait(&mut self.events, time) {
             Ok(count) => Ok(count),
-            Err(Errno::INTR) => Ok(0),
+            Err(Errno::EINTR) => Ok(0),
             Err(error) => Err(error.into()),
         }
     }
 
     /// The connection of an event; `None` if it is gone.
     pub(crate) fn event(&self, at: usize) -> Option<usize> {
-        let data = self.events.get(at)?.data.u64();
+        let data = self.events.get(at)?.data();
         let (number, generation) = (data as u32 as usize, (data >> 32) as u32);
         let wire = self.wires.get(number)?.as_ref()?;
         (wire.generation == generation).then_some(number)
     }
 }
 
-fn name(number: usize, generation: u32) -> EventData {
-    EventData::new_u64(u64::from(generation) << 32 | number as u64)
+fn name(number: usize, generation: u32) -> u64 {
+    u64::from(generation) << 32 | number as u64
 }
 
 fn connect(target: &Target) -> io::Result<Socket> {
@@ -329,7 +336,7 @@ fn connect(target: &Target) -> io::Result<Socket> {
     };
     match socket.connect(&target.address.into()) {
         Ok(()) => {}
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::INPROGRESS) => {}
+        Err(error) if errno_of(&error) == Some(Errno::EINPROGRESS) => {}
         Err(error) => return Err(error),
     }
     Ok(socket)

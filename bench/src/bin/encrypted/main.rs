@@ -64,11 +64,11 @@ fn measure(rounds: u32) -> Result<(), LabError> {
         let measured = all_places(&measured);
         let of_case = case.servers.iter().zip(&measured).filter_map(|(server, found)| {
             let rates: Vec<f64> = found.iter().map(|found| found.rate).collect();
-            Figure::of(case.transport, &server.name(), "answers/s", &rates)
+            Some((Figure::of(case.transport, &server.name(), "answers/s", &rates)?, found))
         });
-        let of_case: Vec<Figure> = of_case.collect();
-        rows.extend(of_case.iter().zip(&measured).map(|(figure, found)| row(figure, &of_case[0], found)));
-        figures.extend(of_case);
+        let of_case: Vec<(Figure, _)> = of_case.collect();
+        rows.extend(of_case.iter().map(|(figure, found)| row(figure, &of_case[0].0, found)));
+        figures.extend(of_case.into_iter().map(|(figure, _)| figure));
     }
     let head = ["transport", "server", "rounds", "answers/s", "lowest and highest", "limits", "ratio"];
     println!("{}", markdown_table(&head, &rows));

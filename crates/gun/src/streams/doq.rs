@@ -98,7 +98,8 @@ impl Flight {
             Some((length, message)) if usize::from(u16::from_be_bytes(*length)) == message.len() => message,
             _ => &[],
         };
-        heard.message(message, |id| (id == 0).then_some((self.times, self.question)));
+        let message = if message.starts_with(&[0, 0]) { message } else { &[] }; // Its ID.
+        heard.message(message, |_| Some((self.times, self.question)));
     }
 }
 
@@ -162,6 +163,7 @@ impl Conversation for Doq {
         }
         for late in self.flights.extract_if(.., |flight| flight.times.begun <= limit) {
             self.session.stop(late.id, REQUEST_CANCELLED);
+            self.session.reset(late.id, REQUEST_CANCELLED);
             heard.fault(Fault::TimedOut, 1);
         }
         self.drive(heard)
@@ -177,7 +179,7 @@ impl Conversation for Doq {
 
     fn farewell(&mut self, now: Instant) -> bool {
         self.session.set_now(now);
-        self.session.close(NO_ERROR);
+        self.session.close(NO_ERROR, End::InOrder);
         self.session.has_output()
     }
 }

@@ -1,17 +1,17 @@
 //! HTTP/3 on one connection (RFC 9114), by the crate `h3`: it is asynchronous, and is polled here after each input.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Buf, Bytes};
 use clock::Instant;
-use h3::client::{Connection, SendRequest};
+use h3::client::{Connection, RequestStream, SendRequest};
 use h3::error::{Code, ConnectionError, StreamError};
 
 use super::conversation::{Asked, Conversation, End, Heard, Lateness, Times};
 use super::fault::Fault;
-use super::http3_transport::Transport;
+use super::http3_transport::{Incoming, Transport};
 use super::quic::{Quic, Session};
 use super::request::HttpRequest;
 
@@ -171,24 +171,42 @@ fn is_not_looked_at(error: &StreamError) -> bool {
     }
 }
 
-/// A request and its answer, from the first octet to the last.
+/// A request and its answer, from the first octet to the last. The answer may be whole before the request is.
 fn exchange(
     mut sender: SendRequest<Transport, Bytes>,
     request: HttpRequest,
 ) -> Task<Result<Answer, StreamError>> {
     Box::pin(async move {
-        let mut stream = sender.send_request(request.request).await?;
-        if !request.body.is_empty() {
-            stream.send_data(request.body).await?;
-        }
-        stream.finish().await?;
-        let status = stream.recv_response().await?.status().as_u16();
-        let mut octets = 0;
-        while let Some(data) = stream.recv_data().await? {
-            octets += data.remaining() as u64;
-        }
-        Ok(Answer { status, octets })
+        let (mut outgoing, incoming) = sender.send_request(request.request).await?.split();
+        let mut sending = pin!(async move {
+            if !request.body.is_empty() {
+                outgoing.send_data(request.body).await?;
+            }
+            outgoing.finish().await
+        });
+        let mut receiving = pin!(receive(incoming));
+        let mut is_sending = true;
+        poll_fn(|context| {
+            if is_sending && let Poll::Ready(sent) = sending.as_mut().poll(context) {
+                is_sending = false;
+                sent?;
+            }
+            receiving.as_mut().poll(context)
+        })
+        .await
     })
+}
+
+async fn receive(mut stream: RequestStream<Incoming, Bytes>) -> Result<Answer, StreamError> {
+    let mut status = stream.recv_response().await?.status();
+    while status.is_informational() {
+        status = stream.recv_response().await?.status(); // RFC 9110, 15.2.
+    }
+    let mut octets = 0;
+    while let Some(data) = stream.recv_data().await? {
+        octets += data.remaining() as u64;
+    }
+    Ok(Answer { status: status.as_u16(), octets })
 }
 
 impl Conversation for Http3 {
@@ -265,7 +283,7 @@ impl Conversation for Http3 {
 
     fn farewell(&mut self, now: Instant) -> bool {
         self.session.set_now(now);
-        self.session.close(Code::H3_NO_ERROR.value());
+        self.session.close(Code::H3_NO_ERROR.value(), End::InOrder);
         self.session.has_output()
     }
 }

@@ -11,7 +11,13 @@ use h3::quic::{
 };
 use quinn_proto::{Dir, StreamId};
 
+use super::conversation::End;
+use super::fault::Fault;
 use super::quic::{Read, Session};
+
+/// Octets that a server sends on a stream that it began, in one direction, at most: its settings, its GOAWAY. A frame of these streams is held
+/// until it is whole.
+const FOREIGN_MAX: usize = 1024 * 1024;
 
 /// A connection.
 #[derive(Clone)]
@@ -47,7 +53,8 @@ impl OpenStreams<Bytes> for Transport {
     }
 
     fn close(&mut self, code: Code, _: &[u8]) {
-        self.0.close(code.value());
+        let end = if code == Code::H3_NO_ERROR { End::InOrder } else { End::By(Fault::NotTheProtocol) };
+        self.0.close(code.value(), end);
     }
 }
 
@@ -79,11 +86,22 @@ pub(super) struct Incoming {
     session: Session,
     id: StreamId,
     has_ended: bool,
+    octets: usize,
 }
 
 impl Incoming {
     fn new(session: &Session, id: StreamId) -> Incoming {
-        Incoming { session: session.clone(), id, has_ended: false }
+        Incoming { session: session.clone(), id, has_ended: false, octets: 0 }
+    }
+
+    /// Takes what came, unless it is too much.
+    fn take(&mut self, octets: Bytes) -> Result<Option<Bytes>, StreamErrorIncoming> {
+        self.octets = self.octets.saturating_add(octets.len());
+        if self.id.dir() == Dir::Uni && self.octets > FOREIGN_MAX {
+            self.session.close(Code::H3_EXCESSIVE_LOAD.value(), End::By(Fault::NotTheProtocol));
+            return Err(of_stream(ended()));
+        }
+        Ok(Some(octets))
     }
 }
 
@@ -94,7 +112,7 @@ impl RecvStream for Incoming {
         let read = self.session.read(self.id);
         self.has_ended = matches!(read, Read::Ended | Read::Reset(_));
         match read {
-            Read::Data(octets) => Poll::Ready(Ok(Some(octets))),
+            Read::Data(octets) => Poll::Ready(self.take(octets)),
             Read::Ended => Poll::Ready(Ok(None)),
             Read::Reset(error_code) => Poll::Ready(Err(StreamErrorIncoming::StreamTerminated { error_code })),
             Read::Waits if self.session.has_ended() => Poll::Ready(Err(of_stream(ended()))),
@@ -103,7 +121,9 @@ impl RecvStream for Incoming {
     }
 
     fn stop_sending(&mut self, error_code: u64) {
-        self.session.stop(self.id, error_code);
+        if !std::mem::replace(&mut self.has_ended, true) {
+            self.session.stop(self.id, error_code);
+        }
     }
 
     fn recv_id(&self) -> quic::StreamId {
@@ -113,9 +133,7 @@ impl RecvStream for Incoming {
 
 impl Drop for Incoming {
     fn drop(&mut self) {
-        if !self.has_ended {
-            self.session.stop(self.id, Code::H3_REQUEST_CANCELLED.value());
-        }
+        self.stop_sending(Code::H3_REQUEST_CANCELLED.value());
     }
 }
 

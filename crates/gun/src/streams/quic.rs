@@ -11,7 +11,7 @@ use clock::{Duration, Instant};
 use quinn_proto::crypto::rustls::{NoInitialCipherSuite, QuicClientConfig};
 use quinn_proto::{
     ClientConfig, Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint,
-    EndpointConfig, Event, ReadError, ReadableError, StreamEvent, StreamId, TransportConfig,
+    EndpointConfig, Event, FinishError, ReadError, ReadableError, StreamEvent, StreamId, TransportConfig,
     TransportErrorCode, VarInt, WriteError,
 };
 use rustls::pki_types::ServerName;
@@ -22,6 +22,8 @@ use super::fault::Fault;
 /// Octets of an answer that a server may send ahead of what we have looked at.
 const STREAM_WINDOW: u32 = 1024 * 1024;
 
+/// Streams that a server of HTTP may have at the same time: it needs three, and may try our manners with more (RFC 9114, 6.2.3).
+const FOREIGN_STREAMS: u32 = 100;
 /// Before a connection that has nothing to do sends a ping. Servers end silent ones without a word, mostly after 30 s.
 const KEEP_ALIVE: time::Duration = time::Duration::from_secs(10);
 
@@ -31,21 +33,47 @@ pub struct Quic {
     server: SocketAddr,
     name: String,
     config: ClientConfig,
+    /// `quinn-proto` has a clock of its own: any instant of it.
+    origin: time::Instant,
 }
 
 impl Quic {
-    /// A server whose certificate has to have `name`. `tls` says what is spoken (ALPN) and whom to trust; it has to know TLS 1.3.
-    pub fn new(
+    /// A server of DNS whose certificate has to have `name`. `tls` says what is spoken (ALPN) and whom to trust; it has to know TLS 1.3. The
+    /// server begins no streams (RFC 9250, 4.3.3). `origin` is any instant, as no clock is read here.
+    pub fn for_dns(
         server: SocketAddr,
         name: &ServerName<'_>,
         tls: Arc<rustls::ClientConfig>,
+        origin: time::Instant,
+    ) -> Result<Quic, NoInitialCipherSuite> {
+        Quic::new(server, name, tls, origin, 0)
+    }
+
+    /// As [`Quic::for_dns`], for HTTP: the server begins streams in one direction alone (RFC 9114, 6.1).
+    pub fn for_http(
+        server: SocketAddr,
+        name: &ServerName<'_>,
+        tls: Arc<rustls::ClientConfig>,
+        origin: time::Instant,
+    ) -> Result<Quic, NoInitialCipherSuite> {
+        Quic::new(server, name, tls, origin, FOREIGN_STREAMS)
+    }
+
+    fn new(
+        server: SocketAddr,
+        name: &ServerName<'_>,
+        tls: Arc<rustls::ClientConfig>,
+        origin: time::Instant,
+        foreign_streams: u32,
     ) -> Result<Quic, NoInitialCipherSuite> {
         let mut transport = TransportConfig::default();
+        transport.max_concurrent_bidi_streams(0_u32.into());
+        transport.max_concurrent_uni_streams(foreign_streams.into());
         transport.stream_receive_window(STREAM_WINDOW.into());
         transport.keep_alive_interval(Some(KEEP_ALIVE));
         let mut config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?));
         config.transport_config(Arc::new(transport));
-        Ok(Quic { server, name: name.to_str().into_owned(), config })
+        Ok(Quic { server, name: name.to_str().into_owned(), config, origin })
     }
 }
 
@@ -86,7 +114,7 @@ pub(super) struct Stopped;
 impl Session {
     /// Begins a connection; `None` if none can go there, as to port 0.
     pub(super) fn connect(quic: &Quic, now: Instant) -> Option<Session> {
-        let origin = (now, time::Instant::now());
+        let origin = (now, quic.origin);
         let mut endpoint = Endpoint::new(Arc::new(EndpointConfig::default()), None, false, None);
         let (handle, connection) =
             endpoint.connect(origin.1, quic.config.clone(), quic.server, &quic.name).ok()?;
@@ -204,7 +232,11 @@ impl Session {
             match inner.connection.send_stream(id).write(octets.chunk()) {
                 Ok(len) => octets.advance(len),
                 Err(WriteError::Blocked) => return Ok(()),
-                Err(WriteError::Stopped(_) | WriteError::ClosedStream) => return Err(Stopped),
+                Err(WriteError::Stopped(code)) => {
+                    let _ = inner.connection.send_stream(id).reset(code); // Else it never ends (RFC 9000, 3.5).
+                    return Err(Stopped);
+                }
+                Err(WriteError::ClosedStream) => return Err(Stopped),
             }
         }
         Ok(())
@@ -212,7 +244,10 @@ impl Session {
 
     /// Ends our side of a stream.
     pub(super) fn finish(&self, id: StreamId) {
-        let _ = self.0.borrow_mut().connection.send_stream(id).finish(); // One that has ended is ended.
+        let mut inner = self.0.borrow_mut();
+        if let Err(FinishError::Stopped(code)) = inner.connection.send_stream(id).finish() {
+            let _ = inner.connection.send_stream(id).reset(code); // As above. One that has ended is ended.
+        }
     }
 
     /// Ends our side of a stream amid what it sends.
@@ -225,9 +260,10 @@ impl Session {
         let _ = self.0.borrow_mut().connection.recv_stream(id).stop(reason(code));
     }
 
-    /// Ends the connection: [`Session::write`] then has the last datagram.
-    pub(super) fn close(&self, code: u64) {
+    /// Ends the connection in this way: [`Session::write`] then has the last datagram.
+    pub(super) fn close(&self, code: u64, end: End) {
         let mut inner = self.0.borrow_mut();
+        inner.end.get_or_insert(end);
         let now = inner.foreign_now();
         inner.connection.close(now, reason(code), Bytes::new());
         inner.settle();
@@ -278,7 +314,9 @@ impl Inner {
         while let Some(event) = self.connection.poll() {
             match event {
                 Event::Connected => self.is_connected = true,
-                Event::ConnectionLost { reason } => self.end = Some(end_by(&reason, self.is_connected)),
+                Event::ConnectionLost { reason } => {
+                    self.end.get_or_insert(end_by(&reason, self.is_connected));
+                }
                 Event::Stream(StreamEvent::Readable { id }) => self.readable.push(id),
                 Event::Stream(_)
                 | Event::HandshakeDataReady
