@@ -4,10 +4,10 @@ use bytes::Bytes;
 use clock::Instant;
 use quinn_proto::StreamId;
 
-use super::conversation::{Asked, Conversation, End, Heard, Lateness, Question, Times};
+use super::conversation::{Asked, End, Heard, Question, Times};
 use super::dns::{LENGTH_LEN, QUESTION_MAX};
 use super::fault::Fault;
-use super::quic::{Quic, Read, Session};
+use super::quic::{Quic, Read, Session, Spoken};
 
 /// Reasons to end connections and streams (RFC 9250, 4.3).
 const NO_ERROR: u64 = 0x0;
@@ -20,8 +20,6 @@ pub(crate) struct Doq {
     session: Session,
     flights: Vec<Flight>,
     pipeline: usize,
-    opened_at: Instant,
-    heard_at: Option<Instant>,
 }
 
 struct Flight {
@@ -44,25 +42,7 @@ impl Doq {
     /// `pipeline` questions under way at most. `None` if no connection can go there.
     pub(crate) fn new(quic: &Quic, pipeline: usize, now: Instant) -> Option<Doq> {
         let session = Session::connect(quic, now)?;
-        Some(Doq { session, flights: Vec::with_capacity(pipeline), pipeline, opened_at: now, heard_at: None })
-    }
-
-    /// Looks at what came, and sends what there is room for now.
-    fn drive(&mut self, heard: &mut Heard<'_>) -> Option<End> {
-        for id in self.session.take_readable() {
-            let Some(at) = self.flights.iter().position(|flight| flight.id == id) else { continue };
-            match self.flights[at].read(&self.session) {
-                Outcome::Waits => {}
-                Outcome::Ended => self.flights.swap_remove(at).answered(heard),
-                Outcome::Reset => {
-                    self.flights.swap_remove(at);
-                    heard.fault(Fault::StreamReset, 1);
-                }
-            }
-        }
-        self.flights.iter_mut().for_each(|flight| flight.send(&self.session));
-        self.session.settle();
-        self.session.end(self.flights.len())
+        Some(Doq { session, flights: Vec::with_capacity(pipeline), pipeline })
     }
 }
 
@@ -103,7 +83,11 @@ impl Flight {
     }
 }
 
-impl Conversation for Doq {
+impl Spoken for Doq {
+    fn session(&self) -> &Session {
+        &self.session
+    }
+
     fn is_opening(&self) -> bool {
         !self.session.is_connected()
     }
@@ -112,12 +96,11 @@ impl Conversation for Doq {
         usize::from(self.flights.len() < self.pipeline && self.session.has_stream())
     }
 
-    fn under_way(&self) -> usize {
-        self.flights.len()
+    fn begun(&self) -> impl ExactSizeIterator<Item = Instant> {
+        self.flights.iter().map(|flight| flight.times.begun)
     }
 
     fn begin(&mut self, times: Times, asked: &mut Asked) {
-        self.session.set_now(times.begun);
         let (Some(id), Some(question)) = (self.session.open(), asked.next()) else { return };
         let mut room = [0; LENGTH_LEN + QUESTION_MAX];
         let questions = asked.questions.as_ref();
@@ -128,58 +111,40 @@ impl Conversation for Doq {
         let unsent = Bytes::copy_from_slice(&room[..LENGTH_LEN + len]);
         let mut flight = Flight { id, times, question, unsent, answer: Vec::new() };
         flight.send(&self.session);
-        self.session.settle();
         self.flights.push(flight);
     }
 
-    fn on_octets(&mut self, datagram: &[u8], heard: &mut Heard<'_>) -> Option<End> {
-        self.heard_at = Some(heard.now);
-        self.session.on_datagram(datagram, heard.now);
-        self.drive(heard)
-    }
-
-    fn on_close(&mut self, _: &mut Heard<'_>) -> End {
-        End::By(Fault::ClosedEarly) // Datagrams have no end.
-    }
-
-    fn next_wake(&self) -> Option<Instant> {
-        self.session.next_wake()
-    }
-
-    fn on_wake(&mut self, heard: &mut Heard<'_>) -> Option<End> {
-        self.session.on_wake(heard.now);
-        self.drive(heard)
-    }
-
-    fn expire(&mut self, limit: Instant, heard: &mut Heard<'_>) -> Option<End> {
-        if self.is_opening() && self.opened_at <= limit {
-            return Some(End::By(Fault::NotConnected));
+    fn drive(&mut self, heard: &mut Heard<'_>) -> Option<End> {
+        for id in self.session.take_readable() {
+            let Some(at) = self.flights.iter().position(|flight| flight.id == id) else { continue };
+            match self.flights[at].read(&self.session) {
+                Outcome::Waits => {}
+                Outcome::Ended => self.flights.swap_remove(at).answered(heard),
+                Outcome::Reset => {
+                    self.flights.swap_remove(at);
+                    heard.fault(Fault::StreamReset, 1);
+                }
+            }
         }
-        let begun = self.flights.iter().map(|flight| flight.times.begun);
-        match Lateness::of(begun, limit, self.heard_at) {
-            Lateness::None => return None,
-            Lateness::Silence => return Some(End::By(Fault::TimedOut)),
-            Lateness::Some => {}
-        }
-        for late in self.flights.extract_if(.., |flight| flight.times.begun <= limit) {
+        self.flights.iter_mut().for_each(|flight| flight.send(&self.session));
+        self.session.settle();
+        self.session.end(self.flights.len())
+    }
+
+    fn has_more(&self) -> bool {
+        false
+    }
+
+    fn give_up(&mut self, limit: Instant) -> usize {
+        let late = self.flights.extract_if(.., |flight| flight.times.begun <= limit);
+        let cancel = |late: Flight| {
             self.session.stop(late.id, REQUEST_CANCELLED);
             self.session.reset(late.id, REQUEST_CANCELLED);
-            heard.fault(Fault::TimedOut, 1);
-        }
-        self.drive(heard)
+        };
+        late.map(cancel).count()
     }
 
-    fn has_output(&self) -> bool {
-        self.session.has_output()
-    }
-
-    fn write(&mut self, sink: &mut dyn FnMut(&[u8]) -> usize) {
-        self.session.write(sink);
-    }
-
-    fn farewell(&mut self, now: Instant) -> bool {
-        self.session.set_now(now);
-        self.session.close(NO_ERROR, End::InOrder);
-        self.session.has_output()
+    fn no_error(&self) -> u64 {
+        NO_ERROR
     }
 }

@@ -9,10 +9,10 @@ use clock::Instant;
 use h3::client::{Connection, RequestStream, SendRequest};
 use h3::error::{Code, ConnectionError, StreamError};
 
-use super::conversation::{Asked, Conversation, End, Heard, Lateness, Times};
+use super::conversation::{Asked, End, Heard, Times};
 use super::fault::Fault;
 use super::http3_transport::{Incoming, Transport};
-use super::quic::{Quic, Session};
+use super::quic::{Quic, Session, Spoken};
 use super::request::HttpRequest;
 
 type Link = (Connection<Transport, Bytes>, SendRequest<Transport, Bytes>);
@@ -28,8 +28,6 @@ pub(crate) struct Http3 {
     requests_left: u64,
     /// The server said that it takes no more.
     is_closing: bool,
-    opened_at: Instant,
-    heard_at: Option<Instant>,
 }
 
 enum Stage {
@@ -100,27 +98,7 @@ impl Http3 {
             pipeline,
             requests_left: if is_kept { u64::MAX } else { 1 },
             is_closing: false,
-            opened_at: now,
-            heard_at: None,
         })
-    }
-
-    /// Goes on with everything, until nothing moves without the server.
-    fn drive(&mut self, heard: &mut Heard<'_>) -> Option<End> {
-        self.session.take_readable(); // All of them are polled.
-        self.poll_connection();
-        while self.poll_exchanges(heard) {
-            self.poll_connection();
-        }
-        self.session.settle();
-        let has_done_all = self.exchanges.is_empty() && (self.is_closing || self.requests_left == 0);
-        match &self.stage {
-            Stage::Failed => {
-                Some(self.session.end(self.exchanges.len()).unwrap_or(End::By(Fault::NotTheProtocol)))
-            }
-            Stage::Open(_) if has_done_all => Some(End::InOrder),
-            Stage::Opening(_) | Stage::Open(_) => self.session.end(self.exchanges.len()),
-        }
     }
 
     fn poll_connection(&mut self) {
@@ -209,7 +187,11 @@ async fn receive(mut stream: RequestStream<Incoming, Bytes>) -> Result<Answer, S
     Ok(Answer { status: status.as_u16(), octets })
 }
 
-impl Conversation for Http3 {
+impl Spoken for Http3 {
+    fn session(&self) -> &Session {
+        &self.session
+    }
+
     fn is_opening(&self) -> bool {
         matches!(self.stage, Stage::Opening(_))
     }
@@ -219,72 +201,48 @@ impl Conversation for Http3 {
         usize::from(may_begin && self.exchanges.len() < self.pipeline && self.session.has_stream())
     }
 
-    fn under_way(&self) -> usize {
-        self.exchanges.len()
+    fn begun(&self) -> impl ExactSizeIterator<Item = Instant> {
+        self.exchanges.iter().map(|exchange| exchange.times.begun)
     }
 
     fn begin(&mut self, times: Times, _: &mut Asked) {
         self.requests_left -= 1;
-        self.session.set_now(times.begun);
         let mut exchange = Exchange { times, progress: Progress::Waits };
         if let Stage::Open(link) = &self.stage {
             exchange.poll(link, &self.request);
         }
-        self.session.settle();
         self.exchanges.push(exchange);
     }
 
-    fn on_octets(&mut self, datagram: &[u8], heard: &mut Heard<'_>) -> Option<End> {
-        self.heard_at = Some(heard.now);
-        self.session.on_datagram(datagram, heard.now);
-        self.drive(heard)
-    }
-
-    fn on_close(&mut self, _: &mut Heard<'_>) -> End {
-        End::By(Fault::ClosedEarly) // Datagrams have no end.
-    }
-
-    fn next_wake(&self) -> Option<Instant> {
-        let is_over = self.exchanges.iter().any(Exchange::is_over); // It failed before anything came.
-        if is_over { Some(self.opened_at) } else { self.session.next_wake() }
-    }
-
-    fn on_wake(&mut self, heard: &mut Heard<'_>) -> Option<End> {
-        self.session.on_wake(heard.now);
-        self.drive(heard)
-    }
-
-    fn expire(&mut self, limit: Instant, heard: &mut Heard<'_>) -> Option<End> {
-        if self.is_opening() && self.opened_at <= limit {
-            return Some(End::By(Fault::NotConnected));
+    fn drive(&mut self, heard: &mut Heard<'_>) -> Option<End> {
+        self.session.take_readable(); // All of them are polled.
+        self.poll_connection();
+        while self.poll_exchanges(heard) {
+            self.poll_connection();
         }
-        if self.is_closing && self.exchanges.is_empty() {
-            return Some(End::InOrder);
+        self.session.settle();
+        let has_done_all = self.exchanges.is_empty() && (self.is_closing || self.requests_left == 0);
+        match &self.stage {
+            Stage::Failed => {
+                Some(self.session.end(self.exchanges.len()).unwrap_or(End::By(Fault::NotTheProtocol)))
+            }
+            Stage::Open(_) if has_done_all => Some(End::InOrder),
+            Stage::Opening(_) | Stage::Open(_) => self.session.end(self.exchanges.len()),
         }
-        let begun = self.exchanges.iter().map(|exchange| exchange.times.begun);
-        match Lateness::of(begun, limit, self.heard_at) {
-            Lateness::None => return None,
-            Lateness::Silence => return Some(End::By(Fault::TimedOut)),
-            Lateness::Some => {}
-        }
+    }
+
+    fn has_more(&self) -> bool {
+        self.exchanges.iter().any(Exchange::is_over) // It failed before anything came.
+    }
+
+    fn give_up(&mut self, limit: Instant) -> usize {
         let before = self.exchanges.len();
         self.exchanges.retain(|exchange| exchange.times.begun > limit);
-        heard.fault(Fault::TimedOut, before - self.exchanges.len());
-        self.drive(heard)
+        before - self.exchanges.len()
     }
 
-    fn has_output(&self) -> bool {
-        self.session.has_output()
-    }
-
-    fn write(&mut self, sink: &mut dyn FnMut(&[u8]) -> usize) {
-        self.session.write(sink);
-    }
-
-    fn farewell(&mut self, now: Instant) -> bool {
-        self.session.set_now(now);
-        self.session.close(Code::H3_NO_ERROR.value(), End::InOrder);
-        self.session.has_output()
+    fn no_error(&self) -> u64 {
+        Code::H3_NO_ERROR.value()
     }
 }
 

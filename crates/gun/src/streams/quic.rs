@@ -16,7 +16,7 @@ use quinn_proto::{
 };
 use rustls::pki_types::ServerName;
 
-use super::conversation::End;
+use super::conversation::{Asked, Conversation, End, Heard, Lateness, Times};
 use super::fault::Fault;
 
 /// Octets of an answer that a server may send ahead of what we have looked at.
@@ -89,6 +89,8 @@ struct Inner {
     /// The same instant on our clock and on that of `quinn-proto`.
     origin: (Instant, time::Instant),
     now: Instant,
+    /// When a datagram came last.
+    heard_at: Option<Instant>,
     is_connected: bool,
     end: Option<End>,
     /// The next stream, once the server lets us have one.
@@ -97,6 +99,101 @@ struct Inner {
     readable: Vec<StreamId>,
     /// What is to be sent next; empty if there is nothing.
     outgoing: Vec<u8>,
+}
+
+/// What is spoken on a connection of QUIC: with the session below it, a conversation as any other.
+pub(super) trait Spoken {
+    fn session(&self) -> &Session;
+
+    /// Whether something has to be agreed on before the first request.
+    fn is_opening(&self) -> bool;
+
+    /// How many requests may begin now.
+    fn room(&self) -> usize;
+
+    /// When the requests were begun that have no answer.
+    fn begun(&self) -> impl ExactSizeIterator<Item = Instant>;
+
+    /// Takes a request.
+    fn begin(&mut self, times: Times, asked: &mut Asked);
+
+    /// Goes on with everything, until nothing moves without the server. How the connection ends, if it does.
+    fn drive(&mut self, heard: &mut Heard<'_>) -> Option<End>;
+
+    /// Whether there is something to go on with, though nothing came.
+    fn has_more(&self) -> bool;
+
+    /// Gives up requests that were begun at `limit` or before; how many.
+    fn give_up(&mut self, limit: Instant) -> usize;
+
+    /// The code of a connection that ends in order.
+    fn no_error(&self) -> u64;
+}
+
+impl<S: Spoken> Conversation for S {
+    fn is_opening(&self) -> bool {
+        Spoken::is_opening(self)
+    }
+
+    fn room(&self) -> usize {
+        Spoken::room(self)
+    }
+
+    fn under_way(&self) -> usize {
+        self.begun().len()
+    }
+
+    fn begin(&mut self, times: Times, asked: &mut Asked) {
+        self.session().set_now(times.begun);
+        Spoken::begin(self, times, asked);
+        self.session().settle();
+    }
+
+    fn on_octets(&mut self, datagram: &[u8], heard: &mut Heard<'_>) -> Option<End> {
+        self.session().on_datagram(datagram, heard.now);
+        self.drive(heard)
+    }
+
+    fn on_close(&mut self, _: &mut Heard<'_>) -> End {
+        End::By(Fault::ClosedEarly) // Datagrams have no end.
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        if self.has_more() { Some(self.session().begun_at()) } else { self.session().next_wake() }
+    }
+
+    fn on_wake(&mut self, heard: &mut Heard<'_>) -> Option<End> {
+        self.session().on_wake(heard.now);
+        self.drive(heard)
+    }
+
+    fn expire(&mut self, limit: Instant, heard: &mut Heard<'_>) -> Option<End> {
+        if Spoken::is_opening(self) && self.session().begun_at() <= limit {
+            return Some(End::By(Fault::NotConnected));
+        }
+        match self.session().lateness(self.begun(), limit) {
+            Lateness::None => return None,
+            Lateness::Silence => return Some(End::By(Fault::TimedOut)),
+            Lateness::Some => {}
+        }
+        let late = self.give_up(limit);
+        heard.fault(Fault::TimedOut, late);
+        self.drive(heard)
+    }
+
+    fn has_output(&self) -> bool {
+        self.session().has_output()
+    }
+
+    fn write(&mut self, sink: &mut dyn FnMut(&[u8]) -> usize) {
+        self.session().write(sink);
+    }
+
+    fn farewell(&mut self, now: Instant) -> bool {
+        self.session().set_now(now);
+        self.session().close(self.no_error(), End::InOrder);
+        self.session().has_output()
+    }
 }
 
 /// What a stream has for us.
@@ -125,6 +222,7 @@ impl Session {
             server: quic.server,
             origin,
             now,
+            heard_at: None,
             is_connected: false,
             end: None,
             next_stream: None,
@@ -135,12 +233,12 @@ impl Session {
         Some(Session(Rc::new(RefCell::new(inner))))
     }
 
-    pub(super) fn on_datagram(&self, datagram: &[u8], now: Instant) {
+    fn on_datagram(&self, datagram: &[u8], now: Instant) {
         self.0.borrow_mut().on_datagram(datagram, now);
     }
 
     /// A time that was asked for has come.
-    pub(super) fn on_wake(&self, now: Instant) {
+    fn on_wake(&self, now: Instant) {
         let mut inner = self.0.borrow_mut();
         inner.now = now;
         let now = inner.foreign_now();
@@ -149,7 +247,7 @@ impl Session {
     }
 
     /// When something is to be done, although nothing came.
-    pub(super) fn next_wake(&self) -> Option<Instant> {
+    fn next_wake(&self) -> Option<Instant> {
         let mut inner = self.0.borrow_mut();
         let (ours, theirs) = inner.origin;
         let at = inner.connection.poll_timeout()?;
@@ -274,12 +372,21 @@ impl Session {
         self.0.borrow_mut().settle();
     }
 
-    pub(super) fn has_output(&self) -> bool {
+    fn has_output(&self) -> bool {
         !self.0.borrow().outgoing.is_empty()
     }
 
+    /// When the connection was begun.
+    fn begun_at(&self) -> Instant {
+        self.0.borrow().origin.0
+    }
+
+    fn lateness(&self, begun: impl Iterator<Item = Instant>, limit: Instant) -> Lateness {
+        Lateness::of(begun, limit, self.0.borrow().heard_at)
+    }
+
     /// Gives datagrams to `sink`, until it takes none.
-    pub(super) fn write(&self, sink: &mut dyn FnMut(&[u8]) -> usize) {
+    fn write(&self, sink: &mut dyn FnMut(&[u8]) -> usize) {
         let mut inner = self.0.borrow_mut();
         while !inner.outgoing.is_empty() && sink(&inner.outgoing) > 0 {
             inner.outgoing.clear();
@@ -294,7 +401,7 @@ impl Inner {
     }
 
     fn on_datagram(&mut self, datagram: &[u8], now: Instant) {
-        self.now = now;
+        (self.now, self.heard_at) = (now, Some(now));
         let (now, mut reply) = (self.foreign_now(), Vec::new());
         // A reply would be to what is of no connection: it is not ours to give.
         let event = self.endpoint.handle(now, self.server, None, None, BytesMut::from(datagram), &mut reply);
