@@ -51,22 +51,20 @@ impl Server {
 
     pub(crate) fn start(self, lab: &Lab, zone: &Zone, secret: &Secret) -> Result<Running, LabError> {
         let directory = Directory::new()?;
-        let own = directory.path().display().to_string();
-        let config = match self {
-            Server::Nsd => nsd(zone, secret, &own),
-            Server::Bind => bind(zone, secret, &own),
-            Server::Sidestep => sidestep(zone, secret),
-        };
-        let config = directory.write("config", &config)?.display().to_string();
-        let (core, sidestep) = (server_core().to_string(), sidestep_binary().display().to_string());
-        let (program, words) = match self {
-            Server::Nsd => ("nsd", vec!["-d", "-c", &config]),
-            Server::Bind => ("named", vec!["-g", "-n", "1", "-c", &config]),
+        let mut process = match self {
+            Server::Nsd => lab::start_nsd(lab, zone, &directory, &nsd(secret))?,
+            Server::Bind => {
+                let config = directory.write("named.conf", &bind(zone, secret, &directory))?;
+                let words = ["-g", "-n", "1", "-c", &config.display().to_string()];
+                lab.spawn_in(Side::Server, "named", &words)?
+            }
             Server::Sidestep => {
-                (&sidestep[..], vec!["dns", "serve", "--config", &config, "--cores", &core, "--user", "root"])
+                let config = directory.write("dns.toml", &sidestep(zone, secret))?.display().to_string();
+                let core = server_core().to_string();
+                let words = ["dns", "serve", "--config", &config, "--cores", &core, "--user", "root"];
+                lab.spawn_in(Side::Server, &sidestep_binary().display().to_string(), &words)?
             }
         };
-        let mut process = lab.spawn_in(Side::Server, program, &words)?;
         wait(lab, &mut process)?;
         Ok(Running { _process: process, _directory: directory })
     }
@@ -86,41 +84,18 @@ fn wait(lab: &Lab, process: &mut Child) -> Result<(), LabError> {
     Err(process.not_seen("connection to its port for TLS".to_owned(), START_MAX))
 }
 
-fn nsd(zone: &Zone, secret: &Secret, own: &str) -> String {
+/// What NSD needs for TLS.
+fn nsd(secret: &Secret) -> String {
     let Secret { certificate, key } = secret;
-    let (origin, file) = (&zone.origin, zone.file.display());
     format!(
-        r#"server:
-  server-count: 1
-  ip-address: {SERVER_V4}@53
-  ip-address: {SERVER_V4}@{TLS}
-  tls-port: {TLS}
-  tls-service-key: "{key}"
-  tls-service-pem: "{certificate}"
-  tcp-count: 1000
-  username: ""
-  chroot: ""
-  database: ""
-  pidfile: "{own}/nsd.pid"
-  xfrdfile: "{own}/xfrd.state"
-  xfrdir: "{own}"
-  zonelistfile: "{own}/zone.list"
-  logfile: "{own}/nsd.log"
-  verbosity: 0
-  rrl-ratelimit: 0
-  minimal-responses: yes
-remote-control:
-  control-enable: no
-zone:
-  name: "{origin}"
-  zonefile: "{file}"
-"#
+        "  ip-address: {SERVER_V4}@{TLS}\n  tls-port: {TLS}\n  tls-service-key: \"{key}\"\n  tls-service-pem: \"{certificate}\"\n  \
+         tcp-count: 1000\n"
     )
 }
 
-fn bind(zone: &Zone, secret: &Secret, own: &str) -> String {
+fn bind(zone: &Zone, secret: &Secret, own: &Directory) -> String {
     let Secret { certificate, key } = secret;
-    let (origin, file) = (&zone.origin, zone.file.display());
+    let (origin, file, own) = (&zone.origin, zone.file.display(), own.path().display());
     format!(
         r#"tls local {{ cert-file "{certificate}"; key-file "{key}"; }};
 options {{

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::{Child, Directory, Lab, LabError, SERVER_V4, Side, Zone, message};
 
+pub use nsd::start as start_nsd;
 pub use sidestep::{Device, Sidestep};
 
 /// A server that can be started in a laboratory, on port 53 of its addresses.
@@ -52,7 +53,7 @@ impl Peer {
     pub fn start(&self, lab: &Lab, zone: &Zone) -> Result<Server, LabError> {
         let directory = Directory::new()?;
         let process = match self {
-            Peer::Nsd => nsd::start(lab, zone, &directory)?,
+            Peer::Nsd => nsd::start(lab, zone, &directory, "")?,
             Peer::Knot => knot::start(lab, zone, &directory, false)?,
             Peer::KnotXdp => knot::start(lab, zone, &directory, true)?,
             Peer::Sidestep(sidestep) => sidestep.start(lab, zone, &directory)?,

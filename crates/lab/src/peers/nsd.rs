@@ -3,13 +3,16 @@
 use super::version;
 use crate::{Child, Directory, Lab, LabError, SERVER_V4, SERVER_V6, Side, Zone};
 
-/// Starts NSD with one server process.
-pub(super) fn start(lab: &Lab, zone: &Zone, directory: &Directory) -> Result<Child, LabError> {
-    let config = directory.write("nsd.conf", &config(zone, directory))?;
+/// Starts NSD with one server process, and with more lines for its server's configuration.
+///
+/// # Errors
+/// If it cannot be started.
+pub fn start(lab: &Lab, zone: &Zone, directory: &Directory, more: &str) -> Result<Child, LabError> {
+    let config = directory.write("nsd.conf", &config(zone, directory, more))?;
     lab.spawn_in(Side::Server, &version::NSD.program(), &["-d", "-c", &config.display().to_string()])
 }
 
-fn config(zone: &Zone, directory: &Directory) -> String {
+fn config(zone: &Zone, directory: &Directory, more: &str) -> String {
     let own = directory.path().display();
     let zones = zone.directory().display();
     let (origin, file) = (&zone.origin, zone.file.display());
@@ -30,7 +33,7 @@ fn config(zone: &Zone, directory: &Directory) -> String {
   verbosity: 0
   rrl-ratelimit: 0
   minimal-responses: yes
-remote-control:
+{more}remote-control:
   control-enable: no
 zone:
   name: "{origin}"
