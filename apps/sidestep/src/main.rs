@@ -15,6 +15,7 @@ mod run;
 mod status;
 mod systemd;
 mod top;
+mod xdp_mode;
 
 use std::process::ExitCode;
 

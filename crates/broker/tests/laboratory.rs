@@ -66,6 +66,7 @@ fn config(interfaces: &[&str]) -> Config {
         kept_in: None,
         take_over: false,
         zero_copy: false,
+        xdp_mode: None,
     }
 }
 

@@ -9,7 +9,7 @@
 //   - is UDP or TCP to a claimed (address, tags, port), or an ICMP error about a packet from there,
 //   - arrived on a queue on which the claim holds,
 //   - belongs to no flow that the kernel has kept,
-//   - fits a frame, whatever the MTU.
+//   - fits a frame, whatever the MTU; a TCP segment may come in several where the sockets take that.
 // Everything else passes to the kernel, and so does a claimed packet on a queue that has no socket. But the kernel would reset
 // a TCP connection of which it gets a segment and knows nothing: one that no socket can be given is dropped, and sent again. So is
 // one of a connection that is on its way from one socket to the next.
@@ -84,8 +84,14 @@ static __always_inline enum outcome by_notes(const struct packet *packet, const 
 	return noted && *noted == (epoch | AWAITED) && !takeable ? DROPPED_AWAITED : REDIRECTED;
 }
 
+// Octets of a packet, of which the program may see the first part only where it comes in several (`chains`).
+static __always_inline __u64 length_of(struct xdp_md *ctx, int chains)
+{
+	return chains ? bpf_xdp_get_buff_len(ctx) : (__u64)ctx->data_end - (__u64)ctx->data;
+}
+
 // What becomes of a packet whose headers are read. `obstacle`: why no socket can be given it, if so.
-static __always_inline enum outcome decide(struct xdp_md *ctx, const struct packet *packet, enum outcome obstacle)
+static __always_inline enum outcome decide(struct xdp_md *ctx, const struct packet *packet, enum outcome obstacle, int chains)
 {
 	enum outcome noted = REDIRECTED;
 	struct claim_terms *terms;
@@ -97,7 +103,7 @@ static __always_inline enum outcome decide(struct xdp_md *ctx, const struct pack
 	terms = bpf_map_lookup_elem(&claims, &packet->key);
 	if (!terms)
 		return obstacle ?: PASSED_UNCLAIMED_ADDRESS;
-	if ((__u64)ctx->data_end - (__u64)ctx->data > PACKET_MAX)
+	if (length_of(ctx, chains) > PACKET_MAX && !(chains && is_tcp_segment(packet)))
 		obstacle = PASSED_TOO_LONG;
 	socket = socket_for(packet, terms, ctx->rx_queue_index);
 	if (terms->flags) {
@@ -122,10 +128,10 @@ __noinline enum outcome classify_unreadable(struct xdp_md *ctx, enum outcome obs
 	struct cursor at = begin(ctx);
 	struct packet packet = {};
 
-	return read_unreadable_tcp(&at, &packet) ? decide(ctx, &packet, obstacle) : obstacle;
+	return read_unreadable_tcp(&at, &packet) ? decide(ctx, &packet, obstacle, 0) : obstacle;
 }
 
-static __always_inline enum outcome classify(struct xdp_md *ctx)
+static __always_inline enum outcome classify(struct xdp_md *ctx, int chains)
 {
 	struct cursor at = begin(ctx);
 	struct packet packet = {};
@@ -133,13 +139,12 @@ static __always_inline enum outcome classify(struct xdp_md *ctx)
 
 	if (outcome == PASSED_FRAGMENT_OR_OPTIONS || outcome == PASSED_OTHER_PROTOCOL)
 		return classify_unreadable(ctx, outcome);
-	return outcome == REDIRECTED ? decide(ctx, &packet, REDIRECTED) : outcome;
+	return outcome == REDIRECTED ? decide(ctx, &packet, REDIRECTED, chains) : outcome;
 }
 
-SEC("xdp")
-int sidestep_steer(struct xdp_md *ctx)
+static __always_inline int steer(struct xdp_md *ctx, int chains)
 {
-	enum outcome outcome = classify(ctx);
+	enum outcome outcome = classify(ctx, chains);
 	__u32 zero = 0;
 	struct outcome_counts *counts = bpf_map_lookup_elem(&outcomes, &zero);
 
@@ -148,6 +153,20 @@ int sidestep_steer(struct xdp_md *ctx)
 	if (outcome == REDIRECTED)
 		return XDP_REDIRECT;
 	return outcome >= DROPPED_CLAIMED_TCP ? XDP_DROP : XDP_PASS;
+}
+
+// A packet is in one piece.
+SEC("xdp")
+int sidestep_steer(struct xdp_md *ctx)
+{
+	return steer(ctx, 0);
+}
+
+// A packet may be in several, as the kernel's stack would get it.
+SEC("xdp.frags")
+int sidestep_steer2(struct xdp_md *ctx)
+{
+	return steer(ctx, 1);
 }
 
 char _license[] SEC("license") = "Dual MIT/GPL";

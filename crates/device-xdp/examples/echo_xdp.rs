@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use device::{Burst, Device};
-use device_xdp::{BusyPoll, SteeringOptions, SteeringProgram, XdpDevice, XdpOptions};
+use device_xdp::{AttachMode, BusyPoll, SteeringOptions, SteeringProgram, XdpDevice, XdpOptions};
 use steering::{Claim, LocalAddress, Transport, VlanTags};
 use wire::ChecksumPolicy;
 
@@ -115,7 +115,7 @@ fn arguments() -> Result<Arguments, Error> {
         match word.as_str() {
             "--queues" => arguments.queues = words.next().ok_or(usage)?.parse()?,
             "--busy-poll" => arguments.options.busy_poll = Some(BusyPoll::default()),
-            "--generic" => arguments.steering.force_generic = true,
+            "--generic" => arguments.steering.mode = Some(AttachMode::Generic),
             "--rings" => arguments.options.ring_entries = words.next().ok_or(usage)?.parse()?,
             "--frames" => arguments.options.frames_per_queue = words.next().ok_or(usage)?.parse()?,
             "--frame-size" => arguments.options.frame_size = Some(words.next().ok_or(usage)?.parse()?),

@@ -334,7 +334,7 @@ impl<M: PacketMemory> Device for XdpQueues<M> {
             socket.wake_tx();
             socket.wake_rx();
         }
-        self.sockets.iter_mut().all(|socket| socket.rings.rx.waiting() == 0)
+        !self.sockets.iter_mut().any(|socket| socket.rings.has_waiting())
     }
 
     fn holds_unsent(&self) -> bool {
@@ -362,6 +362,9 @@ impl<M: PacketMemory> Device for XdpQueues<M> {
 
 impl<M: PacketMemory> Drop for XdpQueues<M> {
     fn drop(&mut self) {
+        for socket in &mut self.sockets {
+            socket.rings.chain.clear().for_each(|frame| self.umem.release(frame));
+        }
         self.sockets.clear();
         // SAFETY: the sockets were just closed, and `self.umem` is dropped next.
         unsafe { self.umem.take_back_all() };

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::XdpQueues;
 use crate::lane::Lane;
+use crate::loading::has_chains;
 use crate::options::{FRAMES_PER_QUEUE, Resolved, mtu_max};
 use crate::shared::{Area, FILL_FACTOR, SharedUmem};
 use crate::sockets::{self, Sockets};
@@ -102,7 +103,7 @@ impl LentLayout {
             ring_entries: options.ring_entries,
             mtu: options.mtu,
             mode: XdpMode { attach: program.mode(), copy: CopyMode::Copy },
-            partial_checksums: interface.is_virtual(),
+            partial_checksums: interface.is_virtual() || has_chains(program.mode()),
             busy_poll: options.busy_poll.is_some(),
             bulk_lane: false,
             place: None,

@@ -20,6 +20,7 @@
 //! back from the kernel), `shared` (slots that several processes have, and the area that says which). These modules state their rules; the
 //! rest of the crate is safe code.
 
+mod chain;
 mod claim_key;
 mod claims;
 mod counters;
@@ -97,10 +98,15 @@ impl fmt::Display for XdpMode {
             CopyMode::ZeroCopy => "zero-copy",
             CopyMode::Copy => "copy",
         };
-        let attach = match self.attach {
+        write!(f, "AF_XDP {copy} mode, {}", self.attach)
+    }
+}
+
+impl fmt::Display for AttachMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
             AttachMode::Native => "native",
             AttachMode::Generic => "generic",
-        };
-        write!(f, "AF_XDP {copy} mode, {attach}")
+        })
     }
 }

@@ -19,6 +19,11 @@ static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer.b
 
 /// The program's name there, and in the kernel.
 pub(crate) const STEERING: &str = "sidestep_steer";
+/// The same for packets that may come in several frames. The kernel keeps fifteen letters of a name.
+const STEERING_CHAINS: &str = "sidestep_steer2";
+/// From this version of Linux on, generic mode does all that is wanted of it: packets in several frames (6.9), and two sockets of one queue that
+/// receive at a time, which earlier ones corrupt the fill ring with.
+pub(crate) const GENERIC_SINCE: (u32, u32) = (6, 15);
 
 /// The maps of the program, as `bpf/maps.bpf.h` names them.
 const MAPS: [&str; 9] =
@@ -39,13 +44,20 @@ pub(crate) fn open_object(directory: Option<&Path>) -> Result<Ebpf, XdpError> {
     loader.load(OBJECT).map_err(|error| load_error(&error))
 }
 
-pub(crate) fn program(object: &mut Ebpf) -> Result<&mut Xdp, XdpError> {
-    let program = object.program_mut(STEERING).expect("the object holds the program");
+/// Whether a packet may come in several frames.
+pub(crate) fn has_chains(mode: AttachMode) -> bool {
+    mode == AttachMode::Generic && syscalls::kernel_version() >= GENERIC_SINCE
+}
+
+/// The program for this mode.
+pub(crate) fn program(object: &mut Ebpf, mode: AttachMode) -> Result<&mut Xdp, XdpError> {
+    let name = if has_chains(mode) { STEERING_CHAINS } else { STEERING };
+    let program = object.program_mut(name).expect("the object holds the program");
     program.try_into().map_err(|error: aya::programs::ProgramError| load_error(&error))
 }
 
-pub(crate) fn load_program(object: &mut Ebpf) -> Result<&Xdp, XdpError> {
-    let program = program(object)?;
+pub(crate) fn load_program(object: &mut Ebpf, mode: AttachMode) -> Result<&Xdp, XdpError> {
+    let program = program(object, mode)?;
     load(program)?;
     Ok(program)
 }
@@ -62,36 +74,58 @@ pub(crate) fn load(program: &mut Xdp) -> Result<(), XdpError> {
     }
 }
 
+/// Loads the program and attaches it in the mode that is asked for, or else in the first one that the interface takes: driver mode comes first.
 pub(crate) fn attach_program(
-    program: &Xdp,
+    object: &mut Ebpf,
     interface: &Interface,
     options: SteeringOptions,
 ) -> Result<(OwnedFd, AttachMode), XdpError> {
+    let modes: &[AttachMode] = match options.mode {
+        Some(AttachMode::Native) => &[AttachMode::Native],
+        Some(AttachMode::Generic) => &[AttachMode::Generic],
+        None => &[AttachMode::Native, AttachMode::Generic],
+    };
+    let mut refusals = Vec::new();
+    for &mode in modes {
+        match attach_in(object, interface, mode)? {
+            Ok(link) => return Ok((link, mode)),
+            Err(refusal) => {
+                if let Some(present) = program_present(&refusal, interface) {
+                    return Err(present);
+                }
+                refusals.push((mode, refusal));
+            }
+        }
+    }
+    Err(no_mode_left(interface, refusals))
+}
+
+/// What the kernel says to the program in this mode; an error of ours if it cannot be loaded.
+fn attach_in(
+    object: &mut Ebpf,
+    interface: &Interface,
+    mode: AttachMode,
+) -> Result<io::Result<OwnedFd>, XdpError> {
     const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
     const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
-    let program = program.fd().map_err(|error| load_error(&error))?.as_fd();
-    let native = if options.force_generic {
-        io::Error::other("not asked for")
-    } else {
-        match syscalls::attach_xdp(program, interface.index, XDP_FLAGS_DRV_MODE) {
-            Ok(link) => return Ok((link, AttachMode::Native)),
-            Err(error) => error,
-        }
+    let flags = match mode {
+        AttachMode::Native => XDP_FLAGS_DRV_MODE,
+        AttachMode::Generic => XDP_FLAGS_SKB_MODE,
     };
-    if let Some(present) = program_present(&native, interface) {
-        return Err(present);
+    let program = load_program(object, mode)?.fd().map_err(|error| load_error(&error))?.as_fd();
+    Ok(syscalls::attach_xdp(program, interface.index, flags))
+}
+
+fn no_mode_left(interface: &Interface, refusals: Vec<(AttachMode, io::Error)>) -> XdpError {
+    let mut answers = [AttachMode::Native, AttachMode::Generic].map(|_| io::Error::other("not asked for"));
+    for (mode, refusal) in refusals {
+        answers[usize::from(mode == AttachMode::Generic)] = refusal;
     }
-    match syscalls::attach_xdp(program, interface.index, XDP_FLAGS_SKB_MODE) {
-        Ok(link) => Ok((link, AttachMode::Generic)),
-        Err(source) if source.raw_os_error() == Some(libc::EPERM) => {
-            Err(XdpError::NotPermitted { operation: "attaching an XDP program", source })
-        }
-        Err(generic) => Err(program_present(&generic, interface).unwrap_or_else(|| XdpError::Attach {
-            interface: interface.name.clone(),
-            native,
-            generic,
-        })),
+    let [native, generic] = answers;
+    if generic.raw_os_error() == Some(libc::EPERM) {
+        return XdpError::NotPermitted { operation: "attaching an XDP program", source: generic };
     }
+    XdpError::Attach { interface: interface.name.clone(), native, generic }
 }
 
 /// Whether that is why the interface takes none. EBUSY: a program in the same mode; EEXIST: one in the other mode, or one at an

@@ -45,6 +45,11 @@ impl Interface {
         }
     }
 
+    /// It is one end of a veth(4).
+    pub(crate) fn is_veth(&self) -> bool {
+        self.driver().is_ok_and(|driver| driver.name == "veth")
+    }
+
     /// Queues in use now that both receive and transmit; at least one.
     pub(crate) fn queue_pairs(&self) -> u16 {
         let queues = self.channels().or_else(|_| self.queue_folders()).unwrap_or(1);
@@ -176,8 +181,9 @@ impl Inspection {
     pub fn program(&self) -> io::Result<Option<PresentProgram>> {
         let (Some(id), Some(attach)) = (self.0.xdp_program()?, self.0.xdp_mode()?) else { return Ok(None) };
         let programs = aya::programs::loaded_programs().filter_map(Result::ok);
-        let is_steering =
-            programs.filter(|info| info.id() == id).any(|info| info.name_as_str() == Some(STEERING));
+        let is_steering = programs
+            .filter(|info| info.id() == id)
+            .any(|info| info.name_as_str().is_some_and(|name| name.starts_with(STEERING)));
         Ok(Some(PresentProgram { id, attach, is_steering }))
     }
 }

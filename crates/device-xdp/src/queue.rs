@@ -3,6 +3,7 @@
 use device::{BURST, Burst};
 use frame::Frame;
 
+use crate::chain::{Chain, Outcome};
 use crate::packet_memory::PacketMemory;
 use crate::ring::{Consumer, Descriptor, Producer};
 
@@ -22,29 +23,58 @@ pub(crate) struct QueueRings {
     pub(crate) completion: Consumer<u64>,
     pub(crate) rx: Consumer<Descriptor>,
     pub(crate) tx: Producer<Descriptor>,
-    /// Descriptors and addresses from the kernel that named no lent slot. Those slots are lost until the umem is gone.
+    /// Descriptors and addresses from the kernel that named no lent slot, which are lost until the umem is gone; and packets in several frames
+    /// that make no sense.
     pub(crate) invalid: u64,
+    /// Where packets of several frames become segments.
+    pub(crate) chain: Chain,
 }
 
 impl QueueRings {
     /// Appends received frames to `burst`, marked as coming from `queue`, until it is full; returns how many.
     pub(crate) fn receive(&mut self, memory: &mut impl PacketMemory, burst: &mut Burst, queue: u16) -> usize {
-        let count = self.rx.waiting().min(burst.remaining_capacity() as u32);
-        if count == 0 {
-            return 0;
-        }
         let before = burst.len();
-        for descriptor in (0..count).map_while(|_| self.rx.pop()) {
+        self.chain.drain_into(burst);
+        if burst.is_full() || self.rx.waiting() == 0 {
+            return burst.len() - before;
+        }
+        while !burst.is_full()
+            && let Some(descriptor) = self.rx.pop()
+        {
             match memory.take_packet(descriptor) {
                 Some(mut frame) => {
                     frame.queue = queue;
-                    burst.push(frame);
+                    if descriptor.is_whole() && self.chain.is_between_packets() {
+                        burst.push(frame);
+                    } else {
+                        self.take_part(memory, frame, descriptor);
+                        self.chain.drain_into(burst);
+                    }
                 }
-                None => self.invalid += 1,
+                None => self.lose(memory, descriptor),
             }
         }
         self.rx.release();
         burst.len() - before
+    }
+
+    /// Whether there is something to receive.
+    pub(crate) fn has_waiting(&mut self) -> bool {
+        self.chain.has_ready() || self.rx.waiting() > 0
+    }
+
+    fn take_part(&mut self, memory: &mut impl PacketMemory, frame: Frame, descriptor: Descriptor) {
+        if let Outcome::Dropped(frames) = self.chain.push(frame, !descriptor.is_whole()) {
+            self.invalid += 1;
+            frames.into_iter().for_each(|frame| memory.release(frame));
+        }
+    }
+
+    #[cold]
+    fn lose(&mut self, memory: &mut impl PacketMemory, descriptor: Descriptor) {
+        self.invalid += 1;
+        let frames = self.chain.spoil(!descriptor.is_whole());
+        frames.into_iter().for_each(|frame| memory.release(frame));
     }
 
     /// Lends free slots to the kernel once at least `threshold` are asked for.
@@ -85,6 +115,7 @@ pub(crate) mod fake {
             rx: rx.consumer,
             tx: tx.producer,
             invalid: 0,
+            chain: Chain::default(),
         };
         let kernel =
             Kernel { fill: fill.consumer, completion: completion.producer, rx: rx.producer, tx: tx.consumer };

@@ -27,8 +27,18 @@ pub(crate) struct Descriptor {
     pub(crate) address: u64,
     /// The packet's length in octets.
     pub(crate) len: u32,
-    /// Zero: one descriptor, one packet.
+    /// [`Descriptor::CONTINUES`], or zero.
     pub(crate) options: u32,
+}
+
+impl Descriptor {
+    /// The next descriptor is of the same packet: XDP_PKT_CONTD of linux/if_xdp.h.
+    pub(crate) const CONTINUES: u32 = 1;
+
+    /// Whether the packet ends here.
+    pub(crate) fn is_whole(self) -> bool {
+        self.options & Descriptor::CONTINUES == 0
+    }
 }
 
 /// What a ring may hold: plain integers, of which every bit pattern is valid.

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use frame::Region;
 
 use crate::lane::Lane;
+use crate::loading::has_chains;
 use crate::options::Resolved;
 use crate::syscalls::{self, BindMode, RingKind};
 use crate::{AttachMode, CopyMode, SteeringProgram, XdpError, XdpOptions};
@@ -29,8 +30,7 @@ impl Sockets {
         options: &XdpOptions,
     ) -> Result<Sockets, XdpError> {
         assert!(count > 0, "a device has a queue");
-        let mut options = options.resolve(program.netdev())?;
-        options.force_copy |= program.mode() == AttachMode::Generic; // No driver fills a umem for the stack's own XDP.
+        let options = options.resolve(program.netdev())?;
         let octets = count * options.frames_per_queue as usize * usize::from(options.frame_size);
         let region =
             Region::memfd(c"sidestep-umem", octets).map_err(|source| XdpError::Memory { octets, source })?;
@@ -50,17 +50,24 @@ pub(crate) fn bind(
     done: &mut usize,
 ) -> Result<(), XdpError> {
     for (place, (&queue, &fd)) in queues.iter().zip(fds).enumerate().skip(*done) {
-        let mode = match (place, options.force_copy) {
-            (0, true) => BindMode::Copy,
-            (0, false) => BindMode::ZeroCopyIfPossible,
-            _ => BindMode::Shared(fds[0]),
-        };
+        let mode = if place == 0 { bind_mode(program, options) } else { BindMode::Shared(fds[0]) };
         let interface = program.netdev();
         syscalls::bind(fd, interface.index, u32::from(queue), mode)
             .map_err(|error| bind_error(&interface.name, queue, error))?;
         *done = place + 1;
     }
     queues.iter().zip(fds).try_for_each(|(&queue, &fd)| program.register_queue(queue, fd))
+}
+
+/// How the first socket on some memory is bound.
+pub(crate) fn bind_mode(program: &SteeringProgram, options: &Resolved) -> BindMode<'static> {
+    let mode = program.mode();
+    // No driver fills a umem for the stack's own XDP.
+    if options.force_copy || mode == AttachMode::Generic {
+        BindMode::Copy { chains: has_chains(mode) }
+    } else {
+        BindMode::ZeroCopyIfPossible
+    }
 }
 
 /// The bulk lane of a device in that mode; `None` where it is not wanted, of no use, or cannot be had: everything is sent by the rings then.

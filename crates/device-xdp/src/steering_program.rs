@@ -28,8 +28,8 @@ use crate::{AttachMode, XdpError, syscalls};
 /// How the program is attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SteeringOptions {
-    /// Attach in generic mode at once, for drivers whose native XDP misbehaves. Costs a copy per packet, and rules out zero-copy.
-    pub force_generic: bool,
+    /// Where in the kernel the program is to run. `None`: in the driver if that can be, else in generic mode, which rules out zero-copy.
+    pub mode: Option<AttachMode>,
     /// How many flows that are the kernel's under a claim can be noted in each of the [`Marks::TABLES`] (0: none are). A table is made when
     /// there is something to note in it, and takes some 100 octets of locked memory for each flow that it has room for. When there are more,
     /// those forgotten break off that were quiet for longest. Each queue that is shared has such a table, too, for connections whose sharer is not
@@ -67,7 +67,7 @@ impl SteeringProgram {
     pub fn attach(interface: &str, options: SteeringOptions) -> Result<SteeringProgram, XdpError> {
         let interface = Interface::open(interface)?;
         let mut object = open_object(None)?;
-        let (link, mode) = attach_program(load_program(&mut object)?, &interface, options)?;
+        let (link, mode) = attach_program(&mut object, &interface, options)?;
         SteeringProgram::assemble(object, interface, mode, link, options, None)
     }
 
@@ -82,7 +82,7 @@ impl SteeringProgram {
             let interface = Interface::open(interface)?;
             DirBuilder::new().mode(0o700).create(directory).map_err(XdpError::system("mkdir"))?;
             let mut object = open_object(Some(directory))?;
-            let (link, mode) = attach_program(load_program(&mut object)?, &interface, options)?;
+            let (link, mode) = attach_program(&mut object, &interface, options)?;
             syscalls::pin(link.as_fd(), &link_in(directory)?).map_err(XdpError::system("BPF_OBJ_PIN"))?;
             SteeringProgram::assemble(object, interface, mode, link, options, Some(directory.to_owned()))
         };
@@ -104,7 +104,7 @@ impl SteeringProgram {
         let mode =
             mode.ok_or_else(|| XdpError::system("the interface's program")(io::ErrorKind::NotFound.into()))?;
         let mut object = open_object(Some(directory))?;
-        update(&link, load_program(&mut object)?)?;
+        update(&link, load_program(&mut object, mode)?)?;
         SteeringProgram::assemble(object, interface, mode, link, options, Some(directory.to_owned()))
     }
 
@@ -309,7 +309,7 @@ impl SteeringProgram {
     /// copy, on the same maps, makes it look again.
     fn cover_new_queues(&mut self) -> Result<(), XdpError> {
         let covered_queues = self.interface.queue_pairs();
-        let program = program(&mut self.object)?;
+        let program = program(&mut self.object, self.mode)?;
         program.unload().map_err(|error| load_error(&error))?; // The link still holds the old copy.
         load(program)?;
         update(&self.link, program)?;
@@ -320,6 +320,12 @@ impl SteeringProgram {
     /// Where in the kernel the program runs.
     pub fn mode(&self) -> AttachMode {
         self.mode
+    }
+
+    /// Whether several datagrams may come as one packet, which nothing tells from a long one: packets are taken as the kernel's stack would get them,
+    /// and a peer on the same host may leave cutting them to that (UDP_SEGMENT).
+    pub fn merges_datagrams(&self) -> bool {
+        self.mode == AttachMode::Generic && self.interface.is_veth()
     }
 
     /// Name of the interface when it was attached.

@@ -109,7 +109,8 @@ pub(crate) fn set_busy_poll(fd: BorrowedFd<'_>, micros: u32, budget: u32) -> io:
 pub(crate) enum BindMode<'a> {
     /// The kernel falls back to copy mode where the driver has no zero-copy mode: see `is_zero_copy`.
     ZeroCopyIfPossible,
-    Copy,
+    /// `chains`: packets may come in several frames.
+    Copy { chains: bool },
     /// Like the socket that has the umem; the mode is that socket's.
     Shared(BorrowedFd<'a>),
 }
@@ -118,7 +119,10 @@ pub(crate) enum BindMode<'a> {
 pub(crate) fn bind(fd: BorrowedFd<'_>, interface: u32, queue: u32, mode: BindMode<'_>) -> io::Result<()> {
     let (flags, shared) = match mode {
         BindMode::ZeroCopyIfPossible => (libc::XDP_USE_NEED_WAKEUP, 0),
-        BindMode::Copy => (libc::XDP_COPY | libc::XDP_USE_NEED_WAKEUP, 0),
+        BindMode::Copy { chains } => {
+            let chains = if chains { libc::XDP_USE_SG } else { 0 };
+            (libc::XDP_COPY | libc::XDP_USE_NEED_WAKEUP | chains, 0)
+        }
         BindMode::Shared(first) => (libc::XDP_SHARED_UMEM, first.as_raw_fd() as u32),
     };
     let address = libc::sockaddr_xdp {

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use crate::chain::Chain;
 use crate::packet_memory::PacketMemory;
 use crate::queue::QueueRings;
 use crate::ring::{Consumer, Descriptor, Entry, Producer, Ring};
@@ -198,6 +199,7 @@ fn map_rings(fd: BorrowedFd<'_>, entries: RingEntries) -> io::Result<QueueRings>
         rx: Consumer::new(map_ring(fd, RingKind::Rx, &offsets.rx, entries.others)?),
         tx: Producer::new(map_ring(fd, RingKind::Tx, &offsets.tx, entries.others)?),
         invalid: 0,
+        chain: Chain::default(),
     })
 }
 

@@ -20,7 +20,7 @@ use packet_socket::PacketSocket;
 use support::{Lab, lab};
 
 const MARKS: Marks = Marks { table: 2, epoch: 5 };
-const OPTIONS: SteeringOptions = SteeringOptions { force_generic: false, kernel_flows: 16 };
+const OPTIONS: SteeringOptions = SteeringOptions { mode: None, kernel_flows: 16 };
 const OWNER: QueueOwner = QueueOwner { secret: [7, 8], user: 1000 };
 
 /// A BPF file system of our own.

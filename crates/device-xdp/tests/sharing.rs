@@ -17,7 +17,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use device::{Burst, Device};
-use device_xdp::{Lent, SharedQueue, SteeringOptions, SteeringProgram, XdpError, XdpOptions, adopt};
+use device_xdp::{
+    AttachMode, Lent, SharedQueue, SteeringOptions, SteeringProgram, XdpError, XdpOptions, adopt,
+};
 use steering::{Claim, ClaimTerms, LocalAddress, QueueSet, Transport, VlanTags};
 
 use crafted::{ACK, SYN, TCP, ipv4, tcp};
@@ -36,9 +38,9 @@ fn adopter_of_a_device() {
     processes::serve_if_asked();
 }
 
-fn attach(lab: &Lab, force_generic: bool) -> SteeringProgram {
+fn attach(lab: &Lab, mode: AttachMode) -> SteeringProgram {
     lab.enter_server();
-    SteeringProgram::attach("vs", SteeringOptions { force_generic, ..SteeringOptions::default() }).unwrap()
+    SteeringProgram::attach("vs", SteeringOptions { mode: Some(mode), ..SteeringOptions::default() }).unwrap()
 }
 
 fn claim(port: u16) -> Claim {
@@ -84,9 +86,9 @@ fn assert_served(port: u16) {
 }
 
 /// Also with one of two killed at a time, by turns.
-fn each_gets_its_own(force_generic: bool) {
+fn each_gets_its_own(mode: AttachMode) {
     let Some(lab) = lab(1) else { return };
-    let mut program = attach(&lab, force_generic);
+    let mut program = attach(&lab, mode);
     let mut queue = SharedQueue::create(&program, 0, 4, &XdpOptions::default()).unwrap();
     let serve = |queue: &mut SharedQueue, program: &mut SteeringProgram, number| {
         let (child, description) = adopter(lend_patiently(queue, program, number));
@@ -121,12 +123,12 @@ fn each_gets_its_own(force_generic: bool) {
 
 #[test]
 fn two_processes_on_one_queue_get_what_each_has_claimed() {
-    each_gets_its_own(false);
+    each_gets_its_own(AttachMode::Native);
 }
 
 #[test]
 fn two_processes_on_one_queue_get_what_each_has_claimed_in_generic_mode() {
-    each_gets_its_own(true);
+    each_gets_its_own(AttachMode::Generic);
 }
 
 #[test]
@@ -134,7 +136,7 @@ fn of_several_that_claim_the_same_a_flow_has_one() {
     const FLOWS: u64 = 200;
     const MESSAGES: u64 = 5;
     let Some(lab) = lab(1) else { return };
-    let mut program = attach(&lab, false);
+    let mut program = attach(&lab, AttachMode::Generic);
     let mut queue = SharedQueue::create(&program, 0, 4, &XdpOptions::default()).unwrap();
     let numbers = [0, 62, 63];
     let echoes: Vec<_> = numbers
@@ -162,7 +164,7 @@ fn of_several_that_claim_the_same_a_flow_has_one() {
 #[test]
 fn a_place_is_another_processs_when_its_last_one_has_ended() {
     let Some(lab) = lab(1) else { return };
-    let mut program = attach(&lab, false);
+    let mut program = attach(&lab, AttachMode::Generic);
     let mut queue = SharedQueue::create(&program, 0, 2, &XdpOptions::default()).unwrap();
     let (mut first, _) = adopter(queue.lend(&mut program, 0).unwrap());
     let (mut second, _) = adopter(queue.lend(&mut program, 63).unwrap());
@@ -188,7 +190,7 @@ fn a_place_is_another_processs_when_its_last_one_has_ended() {
 #[test]
 fn who_takes_the_program_over_knows_which_sharers_have_ended() {
     let Some(lab) = lab(1) else { return };
-    let mut program = attach(&lab, false);
+    let mut program = attach(&lab, AttachMode::Generic);
     let mut queue = SharedQueue::create(&program, 0, 2, &XdpOptions::default()).unwrap();
     let (mut child, _) = adopter(queue.lend(&mut program, 63).unwrap());
     drop(queue); // As when this process is killed: it has no copies of sockets then.

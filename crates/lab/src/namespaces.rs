@@ -150,6 +150,24 @@ impl Lab {
             // No duplicate address detection, so that the address works at once.
             self.ip(side, &format!("address add {v6}/64 dev {interface} nodad"))?;
             self.ip(side, &format!("link set {interface} up"))?;
+            self.receive_on_own_core(side, interface)?;
+        }
+        Ok(())
+    }
+
+    /// What arrives at an interface is worked on by the core of its side, as if it had come by a NIC. A veth has the sender's core do it.
+    fn receive_on_own_core(&self, side: Side, interface: &str) -> Result<(), LabError> {
+        if std::env::var_os("SIDESTEP_LAB_STEER").is_none() {
+            return Ok(());
+        }
+        let core = match side {
+            Side::Server => server_core(),
+            _ => generator_core(),
+        };
+        let mask = format!("{:x}", 1_u64 << core);
+        for queue in 0..self.queues {
+            let file = format!("/sys/class/net/{interface}/queues/rx-{queue}/rps_cpus");
+            self.run_in(side, "sh", &["-c", &format!("echo {mask} >{file}")])?;
         }
         Ok(())
     }

@@ -93,6 +93,11 @@ impl<'a> Ipv6<'a> {
         self.transport.fragment
     }
 
+    /// Octets behind the fixed header, as that says.
+    pub fn payload_len(&self) -> usize {
+        self.packet.get(4..6).map_or(0, |field| usize::from(u16::from_be_bytes([field[0], field[1]])))
+    }
+
     /// What the headers are in front of.
     pub fn payload(&self) -> &'a [u8] {
         self.packet.get(self.transport.offset..).unwrap_or_default()

@@ -12,7 +12,7 @@
 use crate::checksum::Sum;
 use crate::ip::Ip;
 use crate::tcp::{self, Tcp, flag};
-use crate::{DropReason, ipv4, ipv6};
+use crate::{DropReason, ipv4, ipv6, protocol};
 
 /// The IP and TCP headers of a super-segment: no IP options, no extension headers.
 #[derive(Clone, Copy, Debug)]
@@ -64,15 +64,76 @@ impl<'a> Headers<'a> {
         let (headers, payload) = packet.split_at_mut(self.octets.len());
         headers.copy_from_slice(self.octets);
         fill(payload);
-        let (ip, segment) = packet.split_at_mut(self.ip_len);
+        let pseudo_header = self.continue_headers(&mut packet[..self.octets.len()], part)?;
+        tcp::fill_in_checksum(&mut packet[self.ip_len..], pseudo_header)?;
+        Some(len)
+    }
+
+    /// Octets of both headers.
+    pub fn len(&self) -> usize {
+        self.octets.len()
+    }
+
+    /// Whether there are none, which never is so.
+    pub fn is_empty(&self) -> bool {
+        self.octets.is_empty()
+    }
+
+    /// Writes the headers of one segment over `headers`, of [`Headers::len`] octets, whose payload lies behind them already. The checksum is
+    /// left unfinished: its field has the sum of the pseudo-header. `None` if the lengths cannot be.
+    pub fn write_unfinished(&self, headers: &mut [u8], part: Part) -> Option<()> {
+        if headers.len() != self.octets.len() {
+            return None;
+        }
+        headers.copy_from_slice(self.octets);
+        let pseudo_header = self.continue_headers(headers, part)?;
+        tcp::set_checksum(&mut headers[self.ip_len..], pseudo_header.fold())
+    }
+
+    /// Whether what was received is what these headers tell of: one TCP segment, with a payload in these pieces, whose checksum is right or was
+    /// left unfinished.
+    pub fn are_of<'p>(&self, pieces: impl Iterator<Item = &'p [u8]> + Clone) -> bool {
+        let len = self.octets.len() - self.ip_len + pieces.clone().map(<[u8]>::len).sum::<usize>();
+        let is_plain = match self.ip {
+            Ip::V4(ip) => {
+                ip.header_len() == self.ip_len
+                    && usize::from(ip.total_len()) == self.ip_len + len
+                    && ip.checksum_is_valid()
+            }
+            Ip::V6(ip) => !ip.has_extensions() && ip.payload_len() == len,
+        };
+        if !is_plain || self.ip.is_fragment() || self.ip.protocol() != protocol::TCP {
+            return false;
+        }
+        let pseudo_header = self.ip.pseudo_header(len);
+        let field = self.octets.get(self.ip_len + tcp::CHECKSUM_AT..).and_then(<[u8]>::first_chunk);
+        if field.copied().map(u16::from_be_bytes) == Some(pseudo_header.fold()) {
+            return true;
+        }
+        let header = pseudo_header + Sum::of(&self.octets[self.ip_len..]);
+        let mut at = 0;
+        let payload = pieces.fold(header, |sum, piece| {
+            let own = Sum::of(piece);
+            // A piece that begins with the second octet of a word counts with its octets swapped (RFC 1071, 2).
+            let own = if at % 2 == 1 { Sum::of_u16(own.fold().swap_bytes()) } else { own };
+            at += piece.len();
+            sum + own
+        });
+        payload.is_valid()
+    }
+
+    /// Writes lengths, sequence number and flags of one segment into a copy of the headers; returns the sum of its pseudo-header.
+    fn continue_headers(&self, headers: &mut [u8], part: Part) -> Option<Sum> {
+        let len = headers.len() - self.ip_len + part.len;
+        let (ip, segment) = headers.split_at_mut(self.ip_len);
         match self.ip {
-            Ip::V4(_) => ipv4::set_payload_len(ip, segment.len()),
-            Ip::V6(_) => ipv6::set_payload_len(ip, segment.len()),
+            Ip::V4(_) => ipv4::set_payload_len(ip, len),
+            Ip::V6(_) => ipv6::set_payload_len(ip, len),
         }?;
         let hidden = if part.is_last { 0 } else { flag::FIN | flag::PSH };
         let hidden = if part.offset > 0 { hidden | flag::CWR } else { hidden };
-        tcp::continue_segment(segment, part.offset as u32, hidden, self.ip.pseudo_header(segment.len()))?;
-        Some(len)
+        tcp::continue_header(segment, part.offset as u32, hidden)?;
+        Some(self.ip.pseudo_header(len))
     }
 }
 
@@ -104,7 +165,6 @@ mod tests {
     use std::vec::Vec;
 
     use super::*;
-    use crate::protocol;
 
     const PAYLOAD: usize = 2500;
     const FLAGS: u8 = flag::ACK | flag::PSH | flag::FIN | flag::CWR;
@@ -200,5 +260,70 @@ mod tests {
         for len in 0..octets.len() {
             assert!(Headers::parse(&octets[..len]).is_err(), "{len}");
         }
+    }
+    /// The headers with a right checksum, or with an unfinished one.
+    fn finished(is_ipv6: bool, payload: &[u8], is_finished: bool) -> Vec<u8> {
+        let mut octets = headers(is_ipv6);
+        let Offload { ip_len, .. } = offload(&mut octets, payload.len()).unwrap();
+        if is_finished {
+            let rest = (Sum::of(&octets[ip_len..]) + Sum::of(payload)).complement();
+            octets[ip_len + tcp::CHECKSUM_AT..][..2].copy_from_slice(&rest.to_be_bytes());
+        }
+        octets
+    }
+
+    #[test]
+    fn a_payload_in_pieces_is_known_by_its_length_and_its_checksum() {
+        let payload: Vec<u8> = (0..PAYLOAD).map(|n| n as u8).collect();
+        for (is_ipv6, is_finished) in [(false, false), (false, true), (true, false), (true, true)] {
+            let octets = finished(is_ipv6, &payload, is_finished);
+            let headers = Headers::parse(&octets).unwrap();
+            for size in [1, 999, 1000, PAYLOAD] {
+                assert!(headers.are_of(payload.chunks(size)), "{is_ipv6} {is_finished}, in pieces of {size}");
+                assert!(!headers.are_of(payload[1..].chunks(size)), "an octet less");
+            }
+            let mut changed = payload.clone();
+            changed[PAYLOAD - 1] ^= 1;
+            assert_eq!(
+                headers.are_of(changed.chunks(999)),
+                !is_finished,
+                "nobody can tell before it is finished"
+            );
+        }
+        assert!(!Headers::parse(&headers(false)).unwrap().are_of(payload.chunks(999)), "the field is zero");
+    }
+
+    #[test]
+    fn a_header_in_front_of_its_payload_leaves_the_checksum_unfinished() {
+        let payload = [7; PAYLOAD];
+        for is_ipv6 in [false, true] {
+            let whole = finished(is_ipv6, &payload, false);
+            let headers = Headers::parse(&whole).unwrap();
+            for part in parts(PAYLOAD, 1000) {
+                let mut own = vec![0; headers.len()];
+                headers.write_unfinished(&mut own, part).unwrap();
+                let of_part = Headers::parse(&own).unwrap();
+                assert!(of_part.are_of([&payload[..part.len]].into_iter()));
+            }
+            assert_eq!(
+                headers.write_unfinished(&mut [0; 20], Part { offset: 0, len: 1, is_last: true }),
+                None
+            );
+        }
+    }
+
+    #[test]
+    fn the_urgent_pointer_counts_from_each_segment() {
+        let mut segment = [0; tcp::HEADER_LEN];
+        let fields = tcp::Fields { flags: flag::URG | flag::ACK, urgent_pointer: 1500, ..Default::default() };
+        tcp::write(&mut segment, &fields, None).unwrap();
+        let continued = |offset| {
+            let mut segment = segment;
+            tcp::continue_header(&mut segment, offset, 0).unwrap();
+            let tcp = Tcp::parse(&segment).unwrap();
+            (tcp.flags() & flag::URG != 0, tcp.urgent_pointer())
+        };
+        assert_eq!([0, 1000].map(continued), [(true, 1500), (true, 500)]);
+        assert!(!continued(2000).0, "it points to an earlier one");
     }
 }

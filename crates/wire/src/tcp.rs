@@ -263,20 +263,30 @@ pub fn write(segment: &mut [u8], fields: &Fields<'_>, pseudo_header: Option<Sum>
     Some(header_len)
 }
 
-/// Makes one segment of a longer one: moves its sequence number on by `offset`, takes the flags in `hidden` away, and fills in the
-/// checksum. `None` if it is shorter than a header.
-pub(crate) fn continue_segment(
-    segment: &mut [u8],
-    offset: u32,
-    hidden: u8,
-    pseudo_header: Sum,
-) -> Option<()> {
+/// Makes the header of one segment out of that of a longer one: moves its sequence number on by `offset`, and takes the flags in `hidden`
+/// away. `None` if it is shorter than a header.
+pub(crate) fn continue_header(segment: &mut [u8], offset: u32, hidden: u8) -> Option<()> {
     let header = segment.first_chunk_mut::<HEADER_LEN>()?;
     let sequence_number = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
     header[4..8].copy_from_slice(&sequence_number.wrapping_add(offset).to_be_bytes());
     header[13] &= !hidden;
-    header[CHECKSUM_AT..CHECKSUM_AT + 2].fill(0);
+    // The urgent pointer counts from the segment's first octet (RFC 9293, 3.1).
+    match u32::from(u16::from_be_bytes([header[18], header[19]])).checked_sub(offset) {
+        Some(urgent) => header[18..20].copy_from_slice(&(urgent as u16).to_be_bytes()),
+        None => header[13] &= !flag::URG,
+    }
+    Some(())
+}
+
+/// Fills in the checksum of a segment. `None` if it is shorter than a header.
+pub(crate) fn fill_in_checksum(segment: &mut [u8], pseudo_header: Sum) -> Option<()> {
+    segment.get_mut(CHECKSUM_AT..CHECKSUM_AT + 2)?.fill(0);
     let checksum = (pseudo_header + Sum::of(segment)).complement();
-    segment[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&checksum.to_be_bytes());
+    set_checksum(segment, checksum)
+}
+
+/// Puts this into the checksum field. `None` if there is none.
+pub(crate) fn set_checksum(segment: &mut [u8], checksum: u16) -> Option<()> {
+    segment.get_mut(CHECKSUM_AT..CHECKSUM_AT + 2)?.copy_from_slice(&checksum.to_be_bytes());
     Some(())
 }

@@ -64,6 +64,22 @@ fn nginx_with_one_worker() {
     nginx_serves(1, false, "nginx, 1 worker");
 }
 
+/// The client's kernel leaves its segments uncut then: the upload comes in packets of up to 64 KiB.
+#[test]
+fn nginx_where_xdp_runs_in_generic_mode() {
+    let Some(trial) = Trial::of("nginx, generic mode") else { return };
+    let trial = trial.with_options(&["--xdp-mode", "generic"]);
+    let nginx = trial.start(&Nginx::with_workers(1).program());
+    trial.on_the_stack(|| assert_serves(&trial, &nginx));
+    trial.load("wrk, 64 connections", Carrier::Stack, || wrk(&trial, 80, false));
+    if trial.network != Network::Kernel {
+        let broker = nginx.process.pid().to_string();
+        let status = finish(Command::new(lab::sidestep_binary()).args(["status", "--pid", &broker]));
+        assert!(status.contains("AF_XDP, generic"), "{status}");
+    }
+    assert!(trial.end(nginx).success());
+}
+
 #[test]
 fn nginx_with_two_workers() {
     nginx_serves(2, false, "nginx, 2 workers");

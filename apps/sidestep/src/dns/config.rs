@@ -26,6 +26,7 @@ use super::pools::{PoolSpec, pools};
 use super::privileges::explain_denial;
 use super::sharing::Sharing;
 use super::transfers::Transfers;
+use crate::xdp_mode::XdpMode;
 
 /// A wrong value; the message names the option, the value, and what it may be.
 #[derive(Debug, Error)]
@@ -171,6 +172,7 @@ pub(crate) struct Config {
     pub(crate) sharing: Sharing,
     pub(crate) spin: Duration,
     pub(crate) busy_poll: BusyPoll,
+    pub(crate) xdp_mode: Option<XdpMode>,
     pub(crate) mss_clamp: Option<u16>,
     pub(crate) responder: ResponderKind,
     pub(crate) control: Option<PathBuf>,
@@ -259,6 +261,7 @@ impl Config {
             cores: cores.map(|text| parse_cores(text)).transpose()?,
             spin: Duration::from_micros(in_range("spin-us", spin_us, 0, 1_000_000)?),
             busy_poll: options.busy_poll.or(file.busy_poll).unwrap_or_default(),
+            xdp_mode: options.xdp_mode.or(file.xdp_mode),
             mss_clamp: file.mss_clamp.map(mss_clamp).transpose()?,
             responder,
             control: options.control.clone().or(file.control),

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::answer_log::QueryLogOption;
 
 use super::options::BusyPoll;
+use crate::xdp_mode::XdpMode;
 
 /// The whole file. Every option may be left out; the command line means the same by the same names.
 #[derive(Debug, Default, Deserialize)]
@@ -28,6 +29,8 @@ pub(crate) struct ConfigFile {
     pub(crate) spin_us: Option<u64>,
     /// `off`, `on` or `always`.
     pub(crate) busy_poll: Option<BusyPoll>,
+    /// `native` or `generic`.
+    pub(crate) xdp_mode: Option<XdpMode>,
     /// Octets of the largest TCP segment.
     #[serde(alias = "mss_clamp")]
     pub(crate) mss_clamp: Option<u64>,

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use anyhow::Context;
 use device::DataPath;
-use device_xdp::XdpOptions;
+use device_xdp::{SteeringOptions, XdpOptions};
 use engine::EngineHandle;
 use native::{Interface, InterfaceConfig, Notice, Owner};
 use steering::{ListenAddress, Transport};
@@ -14,6 +14,7 @@ use steering::{ListenAddress, Transport};
 use super::config::Config;
 use super::options::{BusyPoll, ResponderKind};
 use super::tcp::{self, TcpHandle};
+use crate::xdp_mode::XdpMode;
 
 /// Attaches to the interface `name`, by `path` if it is not AF_XDP, and has `engines` serve UDP and TCP there; `tcp` serves what its kernel
 /// accepts.
@@ -36,6 +37,10 @@ pub(crate) fn open(
     };
     let claimed = InterfaceConfig {
         device,
+        steering: SteeringOptions {
+            mode: config.xdp_mode.map(XdpMode::attach),
+            ..SteeringOptions::default()
+        },
         mss_clamp: config.mss_clamp,
         dispatch: config.sharing.dispatch(),
         ..InterfaceConfig::new(name, listens.iter().flat_map(both).collect())

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 
 use crate::logging::LogOptions;
 use crate::observe::Which;
+use crate::xdp_mode::XdpMode;
 
 /// What is served: files that both `serve` and `check` read.
 #[derive(Args, Clone, Debug, Default)]
@@ -62,6 +63,10 @@ pub(crate) struct Serve {
     /// How an engine waits for packets [default: off].
     #[arg(long, value_name = "MODE")]
     pub(crate) busy_poll: Option<BusyPoll>,
+
+    /// Where XDP runs on the interface [default: native where the driver has it]. On a veth, `generic` may be faster.
+    #[arg(long, value_name = "MODE")]
+    pub(crate) xdp_mode: Option<XdpMode>,
 
     /// What answers: the zones, or an echo of each request, which measures the network path alone [default: dns].
     #[arg(long, value_name = "WHAT")]

@@ -148,6 +148,7 @@ impl Reloads<'_> {
             ("dispatchers or dispatcher-share", config.sharing != running.sharing),
             ("spin-us", config.spin != running.spin),
             ("busy-poll", config.busy_poll != running.busy_poll),
+            ("xdp-mode", config.xdp_mode != running.xdp_mode),
             ("mss-clamp", config.mss_clamp != running.mss_clamp),
             ("control", config.control != running.control),
             ("tcp", config.tcp != running.tcp || config.tcp_linger != running.tcp_linger),

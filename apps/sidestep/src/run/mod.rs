@@ -25,6 +25,7 @@ use signal_hook::iterator::Signals;
 
 use crate::logging::LogOptions;
 use crate::status;
+use crate::xdp_mode::XdpMode;
 pub(crate) use executable::is_go;
 use executable::{Executable, NotFound};
 use family::Family;
@@ -74,6 +75,10 @@ pub(crate) struct Options {
     /// queues then, and can hold up those that are not theirs.
     #[arg(long)]
     zero_copy: bool,
+    /// Where XDP runs. `generic` is for a veth whose programs receive much: in `native` mode the peer's kernel has to cut all that it sends. It takes Linux 6.15
+    /// for that, and leaves UDP on the kernel but for port 53 [default: native where the driver has it].
+    #[arg(long, value_name = "MODE")]
+    xdp_mode: Option<XdpMode>,
     /// Start no program: serve those of a `sidestep run` that was killed, until they have ended or this is stopped, which moves their
     /// connections to the kernel.
     #[arg(long, conflicts_with = "command")]
@@ -153,6 +158,7 @@ fn config(options: &Options, profile: Profile) -> Config {
         observed_in: Some(observe::own_directory()),
         kept_in: Some(KEPT_IN.into()),
         zero_copy: options.zero_copy,
+        xdp_mode: options.xdp_mode.map(XdpMode::attach),
         take_over: options.take_over,
     }
 }

@@ -53,6 +53,9 @@ pub enum Refusal {
     /// No accelerated interface has the address.
     #[error("bound to an address that no accelerated interface has")]
     ForeignAddress,
+    /// Several datagrams may come as one packet on all interfaces that there are.
+    #[error("UDP on a veth, where a peer on this host may send several datagrams as one packet")]
+    MergedDatagrams,
     /// There are too many claims.
     #[error("too many claims")]
     TooMany,

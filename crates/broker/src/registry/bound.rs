@@ -115,7 +115,7 @@ mod tests {
             vlan: VlanTags { outer, inner: 0 },
         };
         let addresses = [local("192.0.2.1", 0), local("2001:db8::1", 0), local("192.0.2.9", 7)];
-        View { index: 2, queues: 1, addresses: addresses.into_iter().collect() }
+        View { index: 2, queues: 1, addresses: addresses.into_iter().collect(), merges_datagrams: false }
     }
 
     fn on(scope: Scope, device: Option<u32>) -> BTreeSet<String> {

@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use clock::{Duration, Instant};
-use steering::Transport;
+use steering::{LocalAddress, Transport};
 
 use super::interface::{Interface, Key, View};
 use super::{Bound, Claim, ClaimKey, ClientId, LinkNumber, Registry, Shadow};
 use crate::protocol::{ClaimId, Purpose, Refusal};
 
+/// The port of DNS servers.
+const DNS: u16 = 53;
 /// Claims of one client at most.
 pub(super) const CLAIMS_MAX: usize = 1 << 14;
 /// Claims of one client for the same packets at most: there may be one for each thread that listens with `SO_REUSEPORT`. What all claims
@@ -50,8 +52,11 @@ impl Registry {
         if let Some(refusal) = shadow.bound.obstacle(views()) {
             return Err(refusal);
         }
+        if !views().any(|view| shadow.may_claim_on(view)) {
+            return Err(Refusal::MergedDatagrams);
+        }
         let has_room = |interface: &Interface| {
-            interface.keys.len() + shadow.bound.addresses_on(&interface.view).count() <= KEYS_MAX
+            interface.keys.len() + shadow.addresses_on(&interface.view).count() <= KEYS_MAX
         };
         let alike = self.alike.get(&Likeness::of(client, &shadow)).copied().unwrap_or_default();
         if own.len() >= CLAIMS_MAX || alike >= ALIKE_MAX || !self.interfaces.values().all(has_room) {
@@ -208,10 +213,10 @@ impl Registry {
     }
 
     /// Where a claim takes packets, as far as its client has queues.
-    pub fn places_of(&self, claim: ClaimKey) -> Vec<(LinkNumber, steering::LocalAddress)> {
+    pub fn places_of(&self, claim: ClaimKey) -> Vec<(LinkNumber, LocalAddress)> {
         let Some(claim) = self.claims.get(claim) else { return Vec::new() };
         let places = self.interfaces.iter().flat_map(|(link, interface)| {
-            claim.shadow.bound.addresses_on(&interface.view).map(|local| (*link, local))
+            claim.shadow.addresses_on(&interface.view).map(|local| (*link, local))
         });
         places.collect()
     }
@@ -366,8 +371,61 @@ impl Claim {
     }
 }
 
+impl Shadow {
+    /// Whether its packets can be taken from an interface. Nobody sends several questions of DNS as one packet.
+    fn may_claim_on(&self, view: &View) -> bool {
+        self.transport == Transport::Tcp || !view.merges_datagrams || self.bound.port == DNS
+    }
+
+    /// The addresses of an interface that its packets are taken from.
+    fn addresses_on<'v>(&self, view: &'v View) -> impl Iterator<Item = LocalAddress> + use<'v> {
+        self.may_claim_on(view).then(|| self.bound.addresses_on(view)).into_iter().flatten()
+    }
+}
+
 /// The keys of a socket on an interface.
 pub(super) fn keys_of<'v>(shadow: &Shadow, view: &'v View) -> impl Iterator<Item = Key> + use<'v> {
     let (transport, port) = (shadow.transport, shadow.bound.port);
-    shadow.bound.addresses_on(view).map(move |local| Key { transport, port, local })
+    shadow.addresses_on(view).map(move |local| Key { transport, port, local })
+}
+
+#[cfg(test)]
+mod tests {
+    use steering::LocalAddress;
+
+    use super::super::Scope;
+    use super::*;
+
+    const CLIENT: ClientId = ClientId(1);
+
+    fn registry(merges_datagrams: &[bool]) -> Registry {
+        let mut registry = Registry::default();
+        for (link, &merges_datagrams) in (0..).zip(merges_datagrams) {
+            let address = [192, 0, 2, link as u8 + 1].into();
+            let addresses = [LocalAddress { address, vlan: Default::default() }].into();
+            let view = View { index: u32::from(link) + 1, queues: 1, addresses, merges_datagrams };
+            registry.on_attached(link, view, Instant::ZERO);
+        }
+        assert_eq!(registry.add_client(), CLIENT);
+        registry
+    }
+
+    /// The interfaces on which a socket's packets are taken.
+    fn claim(registry: &mut Registry, transport: Transport, port: u16) -> Result<Vec<LinkNumber>, Refusal> {
+        let bound = Bound { scope: Scope::Any { v4: true, v6: true }, port, device: None };
+        let purpose = if transport == Transport::Udp { Purpose::Udp } else { Purpose::Listener };
+        let shadow = Shadow { transport, purpose, bound, cookie: 5, owner: 0, shares_port: false };
+        let id = registry.claim(CLIENT, shadow)?;
+        Ok(registry.places_of((id, CLIENT)).into_iter().map(|(link, _)| link).collect())
+    }
+
+    #[test]
+    fn datagrams_are_taken_where_each_comes_as_a_packet() {
+        let mut one = registry(&[true]);
+        assert_eq!(claim(&mut one, Transport::Udp, 443), Err(Refusal::MergedDatagrams));
+        assert_eq!(claim(&mut one, Transport::Tcp, 443), Ok(vec![0]));
+        assert_eq!(claim(&mut one, Transport::Udp, DNS), Ok(vec![0]), "nobody merges questions");
+        let mut two = registry(&[true, false]);
+        assert_eq!(claim(&mut two, Transport::Udp, 443), Ok(vec![1]), "the other one's are the kernel's");
+    }
 }

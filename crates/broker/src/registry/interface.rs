@@ -18,6 +18,9 @@ pub struct View {
     pub queues: u16,
     /// Addresses that packets on it may be meant for.
     pub addresses: BTreeSet<LocalAddress>,
+    /// Several datagrams may come as one packet, and nothing tells where each ends: what a sender on the same host hands over at once
+    /// (UDP_SEGMENT), at an interface whose packets are taken as the kernel's stack would get them.
+    pub merges_datagrams: bool,
 }
 
 /// An interface that the steering program is attached to.

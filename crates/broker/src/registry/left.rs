@@ -212,7 +212,7 @@ mod tests {
         let mut registry = Registry::default();
         registry.number_from(100);
         let addresses = [key().local].into_iter().collect();
-        registry.on_attached(LINK, View { index: 1, queues: 2, addresses }, at(0));
+        registry.on_attached(LINK, View { index: 1, queues: 2, addresses, merges_datagrams: false }, at(0));
         registry.on_left(LINK, &[(key(), terms)], &[0, 1], at(0));
         registry
     }

@@ -240,7 +240,8 @@ impl World {
 
     fn show(&mut self, link: LinkNumber, queues: u16, addresses: u8) {
         let some = (0..3u8).filter(|bit| addresses >> bit & 1 == 1).map(|bit| local(bit, link));
-        let view = View { index: u32::from(link) + 2, queues, addresses: some.collect() };
+        let view =
+            View { index: u32::from(link) + 2, queues, addresses: some.collect(), merges_datagrams: false };
         if let Entry::Vacant(entry) = self.maps.entry(link) {
             entry.insert(BTreeMap::new());
             self.registry.on_attached(link, view, self.now);

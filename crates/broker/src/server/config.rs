@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clock::Duration;
 use control::MonitorError;
+use device_xdp::AttachMode;
 
 use crate::protocol::Profile;
 
@@ -31,6 +32,8 @@ pub struct Config {
     pub kept_in: Option<PathBuf>,
     /// Programs have queues in zero-copy mode, where interfaces have it, though they have less privilege than the broker.
     pub zero_copy: bool,
+    /// Where XDP is to run. `None`: in the driver if that can be, else in generic mode.
+    pub xdp_mode: Option<AttachMode>,
     /// Only serves the programs of a broker that was killed, on the interfaces that it had: fails if there is none.
     pub take_over: bool,
 }

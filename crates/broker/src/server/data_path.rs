@@ -35,6 +35,8 @@ pub(crate) trait DataPath: Send {
     fn describe(&self) -> String;
     /// Whether packets come before the kernel has made its own of them.
     fn is_native(&self) -> bool;
+    /// Whether several datagrams may come as one packet.
+    fn merges_datagrams(&self) -> bool;
     /// Whether its queues go on if this process is killed.
     fn is_kept(&self) -> bool;
     /// Makes sockets on these queues, and memory of such frames for them, to be given away. `None`: there are none for the interface, which
@@ -123,17 +125,19 @@ pub(crate) trait DataPaths: Send {
 pub(crate) struct Xdp {
     /// How devices are made.
     device: XdpOptions,
+    /// Where XDP is to run, if that is said.
+    mode: Option<AttachMode>,
     /// What keeps XDP programs, and the name of the broker's socket.
     pins: Option<(Pins, String)>,
 }
 
 impl Xdp {
-    pub(super) fn new(pins: Option<(Pins, String)>) -> Xdp {
-        Xdp { device: XdpOptions::default(), pins }
+    pub(super) fn new(mode: Option<AttachMode>, pins: Option<(Pins, String)>) -> Xdp {
+        Xdp { device: XdpOptions::default(), mode, pins }
     }
 
     fn steering(&self) -> SteeringOptions {
-        SteeringOptions { kernel_flows: kernel_flows(memory_len()), ..SteeringOptions::default() }
+        SteeringOptions { mode: self.mode, kernel_flows: kernel_flows(memory_len()) }
     }
 
     /// A program that goes on if this process is killed: one that a killed broker left, or a new one. `None`: there can be none. One that
@@ -261,8 +265,7 @@ impl XdpPath {
 
 impl DataPath for XdpPath {
     fn describe(&self) -> String {
-        let mode = if self.is_native() { "native" } else { "generic" };
-        format!("AF_XDP, {mode}")
+        format!("AF_XDP, {}", self.program.mode())
     }
 
     fn is_kept(&self) -> bool {
@@ -275,6 +278,10 @@ impl DataPath for XdpPath {
 
     fn is_native(&self) -> bool {
         self.program.mode() == AttachMode::Native
+    }
+
+    fn merges_datagrams(&self) -> bool {
+        self.program.merges_datagrams()
     }
 
     fn lend(
@@ -454,7 +461,7 @@ mod tests {
                 pins.path(&Kept { interface, link: 0, broker: broker.to_owned() })
             };
             let open = |broker: &str| {
-                Xdp::new(Some((pins.clone(), broker.to_owned()))).open(lab::SERVER_INTERFACE, 0)
+                Xdp::new(None, Some((pins.clone(), broker.to_owned()))).open(lab::SERVER_INTERFACE, 0)
             };
             open("killed").unwrap().leave();
             let (map, aside) = (path("killed").join("claims"), path("killed").join("aside"));
@@ -477,7 +484,7 @@ mod tests {
         let _turn = LABORATORY.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let lab = lab::Lab::new().unwrap();
         lab.inside(lab::Side::Server, || {
-            let mut path = Xdp::new(None).open(lab::SERVER_INTERFACE, 0).unwrap();
+            let mut path = Xdp::new(None, None).open(lab::SERVER_INTERFACE, 0).unwrap();
             let owner = QueueOwner { secret: [7, 8], user: 1000 };
             let lent = path.lend(&[0], None, false, owner).unwrap();
             assert!(!path.is_free(0));
@@ -501,7 +508,7 @@ mod tests {
         let _turn = LABORATORY.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let lab = lab::Lab::new().unwrap();
         lab.inside(lab::Side::Server, || {
-            let options = Xdp::new(None).steering();
+            let options = Xdp::new(None, None).steering();
             let mut program = SteeringProgram::attach(lab::SERVER_INTERFACE, options).unwrap();
             let local = SocketAddr::from(([10, 53, 0, 1], 80));
             let remote = |number: u32| SocketAddr::from((number.to_be_bytes(), 4000));

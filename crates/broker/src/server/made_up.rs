@@ -166,6 +166,10 @@ impl DataPath for MadeUp {
         true
     }
 
+    fn merges_datagrams(&self) -> bool {
+        false
+    }
+
     fn lend(
         &mut self,
         queues: &[u16],

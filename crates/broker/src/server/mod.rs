@@ -107,6 +107,7 @@ impl Server {
             observed_in,
             kept_in,
             zero_copy,
+            xdp_mode,
             take_over,
             ..
         } = config;
@@ -120,7 +121,7 @@ impl Server {
             socket: (name.clone(), socket),
             interfaces,
             is_successor,
-            paths: Box::new(Xdp::new(pins.map(|pins| (pins, name)))),
+            paths: Box::new(Xdp::new(xdp_mode, pins.map(|pins| (pins, name)))),
             family: Family { head: std::process::id(), group },
             options: Options { spin_us, gather_us, mss_clamp, verbose, profile },
             observed_in,

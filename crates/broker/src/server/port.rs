@@ -145,7 +145,8 @@ impl Port {
         let link = mirror.link(&self.name)?;
         let queues = paths.queues(&self.name).ok()?; // It may be gone already; the news are on their way.
         let addresses = mirror.local_addresses(&self.name);
-        let view = View { index: link.index, queues, addresses };
+        let merges_datagrams = self.open.as_ref().is_some_and(|open| open.path.merges_datagrams());
+        let view = View { index: link.index, queues, addresses, merges_datagrams };
         let frame_size = paths.frame_size(link.mtu);
         Some(Found { view, mac: link.mac.unwrap_or_default(), mtu: link.mtu, frame_size })
     }
@@ -163,6 +164,7 @@ impl Port {
         match paths.open(&self.name, self.link) {
             Ok(path) => {
                 let Found { view, mac, mtu, frame_size } = found;
+                let view = View { merges_datagrams: path.merges_datagrams(), ..view };
                 self.open = Some(Open { path, view, mac, mtu: octets(mtu), frame_size });
                 self.failure = None;
                 Some(Change::Attached)

@@ -9,13 +9,11 @@ use super::FILL_FACTOR;
 use super::area::{Area, PLACES_MAX};
 use crate::lane::Lane;
 use crate::lending::{Lent, LentLayout, check_ring_entries};
+use crate::loading::has_chains;
 use crate::options::{FRAMES_PER_QUEUE, Resolved};
-use crate::sockets::{bind_error, bulk_lane, create_socket_with, register, set_ring_size};
+use crate::sockets::{self, bind_error, bulk_lane, create_socket_with, register, set_ring_size};
 use crate::syscalls::{self, BindMode, RingKind};
 use crate::{AttachMode, CopyMode, SteeringProgram, XdpError, XdpMode, XdpOptions, xsk};
-
-/// From this version of Linux on, two sockets of one queue may receive at a time in generic mode: earlier ones corrupt the fill ring.
-const GENERIC_SINCE: (u32, u32) = (6, 15);
 
 /// One queue of an interface for several processes.
 ///
@@ -47,7 +45,7 @@ struct Place {
 impl SharedQueue {
     /// Whether the kernel can have several sockets receive on one queue where `program` sits.
     pub fn is_possible(program: &SteeringProgram) -> bool {
-        program.mode() == AttachMode::Native || syscalls::kernel_version() >= GENERIC_SINCE
+        program.mode() == AttachMode::Native || has_chains(program.mode())
     }
 
     /// Makes memory for `places` processes, 1 to [`PLACES_MAX`], that are to share a queue. It is not theirs before the first
@@ -60,8 +58,7 @@ impl SharedQueue {
     ) -> Result<SharedQueue, XdpError> {
         check_ring_entries(options)?;
         let places_max = places.clamp(1, PLACES_MAX);
-        let mut options = options.resolve(program.netdev())?;
-        options.force_copy |= program.mode() == AttachMode::Generic;
+        let options = options.resolve(program.netdev())?;
         // The fill ring, and for each process what its own rings may hold while it is stopped.
         let slots = options.frames_per_queue / 2 * (u32::from(places_max) + FILL_FACTOR);
         let slots = slots.clamp(*FRAMES_PER_QUEUE.start(), *FRAMES_PER_QUEUE.end());
@@ -136,7 +133,7 @@ impl SharedQueue {
     fn bind(&mut self, program: &SteeringProgram) -> Result<CopyMode, XdpError> {
         if !self.is_bound {
             let interface = program.netdev();
-            let mode = if self.options.force_copy { BindMode::Copy } else { BindMode::ZeroCopyIfPossible };
+            let mode = sockets::bind_mode(program, &self.options);
             syscalls::bind(self.anchor.as_fd(), interface.index, u32::from(self.queue), mode)
                 .map_err(|error| bind_error(&interface.name, self.queue, error))?;
             self.is_bound = true;

@@ -54,6 +54,7 @@ impl Queue {
             rx: Consumer::new(rx.side()),
             tx: Producer::new(tx.side()),
             invalid: 0,
+            chain: crate::chain::Chain::default(),
         };
         (umem, rings)
     }
