@@ -97,7 +97,7 @@ fn redis_saves_under_load() {
 
 #[test]
 fn memcached_with_four_threads() {
-    let Some(trial) = Trial::of("memcached, 4 threads").map(Trial::keeping_all) else { return };
+    let Some(trial) = Trial::of("memcached, 4 threads").map(Trial::keeping_all_in_tests) else { return };
     let memcached = trial.start(&memcached(4));
     let capable = trial.ask(&format!("memccapable -h {SERVER_V4} -p 11211 -a"));
     assert!(capable.contains("All tests passed"), "{capable}");

@@ -35,7 +35,7 @@ fn http(trial: &Trial, program: &Program, port: u16, carrier: Carrier) {
 
 /// Everything that is sent comes back: in one piece, in many, by datagrams, on many connections at a time.
 fn echo(program: &Program) {
-    let Some(trial) = Trial::of(program.name()).map(Trial::keeping_all) else { return };
+    let Some(trial) = Trial::of(program.name()).map(Trial::keeping_all_in_tests) else { return };
     let running = trial.start(program);
     let large = (0..300_000u32).map(|at| (at ^ at >> 8) as u8).collect();
     for (load, octets, connections) in [

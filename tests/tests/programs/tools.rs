@@ -26,7 +26,7 @@ const IPERF3_LOADS: [(&str, &str); 4] = [
 
 #[test]
 fn iperf3_as_server() {
-    let Some(trial) = Trial::of("iperf3").map(Trial::keeping_all) else { return };
+    let Some(trial) = Trial::of("iperf3").map(Trial::keeping_all_in_tests) else { return };
     let server = trial.start(&iperf3());
     for (load, options) in IPERF3_LOADS {
         let carrier = match options.contains("--udp") {
