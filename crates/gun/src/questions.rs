@@ -14,6 +14,11 @@ const RANDOM_LEN: usize = 12;
 /// Questions that a pattern with a range stands for at most.
 const RANGE_MAX: u64 = 10_000_000;
 
+/// Octets of an OPT record without options; the last two are the length of these (RFC 6891, 6.1.2).
+const OPT_LEN: usize = 11;
+/// The COOKIE option's code (RFC 7873, 4).
+const COOKIE: u16 = 10;
+
 /// Questions, ready to be sent.
 #[derive(Clone, Debug)]
 pub struct Questions {
@@ -21,7 +26,7 @@ pub struct Questions {
     octets: Vec<u8>,
     entries: Vec<Entry>,
     order: Picker,
-    /// What follows the question: the OPT record, but for its options, or nothing.
+    /// What follows the question: the OPT record with the options that are the same in all, or nothing.
     tail: Vec<u8>,
     /// Networks of which each question names one in that record.
     subnets: Subnets,
@@ -67,6 +72,8 @@ pub struct Manner {
     pub recursion: bool,
     /// Networks that clients are in (RFC 7871): each question names a part of one, by chance.
     pub subnets: Vec<IpNet>,
+    /// The cookie of all questions (RFC 7873): a client's, and the server's behind it if that is known. Empty: none.
+    pub cookie: Vec<u8>,
 }
 
 /// Why there are no questions.
@@ -186,14 +193,16 @@ impl Questions {
 
     /// The same with this said beside them.
     pub fn in_manner(mut self, manner: &Manner) -> Questions {
-        let has_options = manner.dnssec || !manner.subnets.is_empty();
+        let has_options = manner.dnssec || !manner.subnets.is_empty() || !manner.cookie.is_empty();
         let payload = manner.payload.or(has_options.then_some(1232));
         self.subnets = Subnets::new(&manner.subnets);
         self.flags = if manner.recursion { flag::RD } else { 0 };
+        let options = cookie_option(&manner.cookie);
         self.tail = payload.map_or_else(Vec::new, |payload| {
             let [high, low] = payload.to_be_bytes();
             let dnssec = if manner.dnssec { 0x80 } else { 0 };
-            vec![0, 0, 41, high, low, 0, 0, dnssec, 0, 0, 0] // RFC 6891, 6.1.2.
+            let record: [u8; OPT_LEN] = [0, 0, 41, high, low, 0, 0, dnssec, 0, 0, options.len() as u8];
+            [&record[..], &options].concat()
         });
         self
     }
@@ -237,7 +246,8 @@ impl Questions {
         message[HEADER_LEN..end].copy_from_slice(self.octets(entry));
         message[end..behind].copy_from_slice(&self.tail);
         if options > 0 {
-            message[behind - 2..behind].copy_from_slice(&(options as u16).to_be_bytes()); // RDLEN; an option has 24 octets at most.
+            let len = behind - end - OPT_LEN + options; // A cookie and a subnet have 68 octets at most.
+            message[end + OPT_LEN - 2..end + OPT_LEN].copy_from_slice(&(len as u16).to_be_bytes());
         }
         if entry.random_at != 0 {
             let at = HEADER_LEN + usize::from(entry.random_at);
@@ -264,6 +274,15 @@ impl Questions {
     fn octets(&self, entry: Entry) -> &[u8] {
         &self.octets[entry.at as usize..entry.at as usize + usize::from(entry.len)]
     }
+}
+
+/// A COOKIE option, if there is a cookie, which has 40 octets at most.
+fn cookie_option(cookie: &[u8]) -> Vec<u8> {
+    if cookie.is_empty() {
+        return Vec::new();
+    }
+    let [code, len] = [COOKIE, cookie.len() as u16].map(u16::to_be_bytes);
+    [&code[..], &len, cookie].concat()
 }
 
 /// A name's first range: what stands before it, the numbers, what stands behind it.
@@ -406,6 +425,28 @@ mod tests {
             told.insert(option.to_vec());
         }
         assert!(told.len() > 80, "{}", told.len());
+    }
+
+    #[test]
+    fn a_client_cookie_is_an_option_of_eight_octets() {
+        let cookie = vec![1, 2, 3, 4, 5, 6, 7, 8];
+        let questions = read("example").unwrap().in_manner(&Manner { cookie, ..Manner::default() });
+        let mut room = [0; 512];
+        let len = questions.write(0, 0, 7, &mut room).unwrap();
+        let additional = [0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 12, 0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8];
+        assert!(room[..len].ends_with(&additional), "{:?}", &room[..len]);
+    }
+
+    #[test]
+    fn a_cookie_and_a_client_subnet_stand_beside_each_other() {
+        let subnets = vec!["192.0.2.0/24".parse().unwrap()];
+        let manner = Manner { cookie: vec![9; 24], subnets, ..Manner::default() };
+        let questions = read("example").unwrap().in_manner(&manner);
+        let mut room = [0; 512];
+        let len = questions.write(0, 0, 7, &mut room).unwrap();
+        let query = Query::parse(&room[..len]).unwrap();
+        assert_eq!(query.option(&room[..len], COOKIE), Some(&[9; 24][..]));
+        assert_eq!(query.option(&room[..len], 8), Some(&[0, 1, 24, 0, 192, 0, 2][..]));
     }
 
     /// How often each is asked, of 100 000 questions.

@@ -238,6 +238,11 @@ pub(crate) struct Dns {
     #[arg(long = "subnet", value_name = "PREFIX")]
     subnets: Vec<IpNet>,
 
+    /// Send this cookie with each question (RFC 7873), in hexadecimal digits: a client's of 8 octets, alone or with the server's of 8 to 32.
+    /// What the server returns is not sent back.
+    #[arg(long, value_name = "HEX", value_parser = cookie)]
+    cookie: Option<Cookie>,
+
     /// Set DO: ask for signatures.
     #[arg(long)]
     dnssec: bool,
@@ -246,7 +251,7 @@ pub(crate) struct Dns {
     #[arg(long)]
     recursion: bool,
 
-    /// Take answers of so many octets (EDNS) [default: no EDNS; 1232 with --dnssec or --subnet].
+    /// Take answers of so many octets (EDNS) [default: no EDNS; 1232 with --dnssec, --subnet or --cookie].
     #[arg(long, value_name = "OCTETS", value_parser = clap::value_parser!(u16).range(512..))]
     payload: Option<u16>,
 
@@ -423,7 +428,8 @@ impl Dns {
             }
         };
         let (payload, dnssec, recursion) = (self.payload, self.dnssec, self.recursion);
-        let manner = Manner { payload, dnssec, recursion, subnets: self.subnets.clone() };
+        let cookie = self.cookie.as_ref().map_or_else(Vec::new, |cookie| cookie.0.clone());
+        let manner = Manner { payload, dnssec, recursion, subnets: self.subnets.clone(), cookie };
         let questions = Questions::read(&text, self.rtype).context(origin)?;
         Ok(questions.in_order(self.order, self.seed).in_manner(&manner))
     }
@@ -457,6 +463,23 @@ fn server(text: &str) -> Result<(IpAddr, Option<u16>), String> {
 
 fn rtype(text: &str) -> Result<Rtype, String> {
     Rtype::from_text(text.as_bytes()).ok_or_else(|| "no type of records".to_owned())
+}
+
+/// A cookie of RFC 7873, section 4: 8 octets, or 16 to 40.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Cookie(Vec<u8>);
+
+fn cookie(text: &str) -> Result<Cookie, String> {
+    let octet = |pair: &[u8]| Some((digit(pair[0])? << 4 | digit(*pair.get(1)?)?) as u8);
+    let octets: Option<Vec<u8>> = text.as_bytes().chunks(2).map(octet).collect();
+    match octets {
+        Some(octets) if matches!(octets.len(), 8 | 16..=40) => Ok(Cookie(octets)),
+        _ => Err("a cookie has 16 hexadecimal digits, or 32 to 80".to_owned()),
+    }
+}
+
+fn digit(letter: u8) -> Option<u32> {
+    char::from(letter).to_digit(16)
 }
 
 fn order(text: &str) -> Result<Order, String> {
@@ -516,6 +539,18 @@ mod tests {
         assert_eq!(server("2001:db8::1"), Ok(("2001:db8::1".parse().unwrap(), None)));
         assert_eq!(server("192.0.2.1:5300"), Ok(("192.0.2.1".parse().unwrap(), Some(5300))));
         assert!(server("ns1.example").is_err());
+    }
+
+    #[test]
+    fn cookies_have_the_lengths_of_rfc_7873() {
+        assert_eq!(cookie("0102030405060aFF"), Ok(Cookie(vec![1, 2, 3, 4, 5, 6, 10, 255])));
+        for octets in [8, 16, 24, 40] {
+            assert_eq!(cookie(&"5a".repeat(octets)), Ok(Cookie(vec![0x5a; octets])));
+        }
+        for text in ["", "010203040506070", "010203040506070g", "01020304050607é"] {
+            assert!(cookie(text).is_err(), "{text}");
+        }
+        assert!([7, 9, 15, 41].into_iter().all(|octets| cookie(&"5a".repeat(octets)).is_err()));
     }
 
     #[test]
