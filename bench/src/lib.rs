@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod gun;
+pub mod knees;
 pub mod load;
 pub mod open_loop;
 mod page;

@@ -8,11 +8,9 @@ mod servers;
 use std::process::ExitCode;
 
 use bench::gun::{Knee, knee};
-use bench::record::{Figure, Run};
-use lab::{
-    Conditions, Directory, Lab, LabError, Placed, Questions, VETH, Workload, all_places, in_one_place,
-    make_certificate, markdown_table,
-};
+use bench::knees::Knees;
+use bench::record::Run;
+use lab::{Conditions, Directory, Lab, LabError, Questions, VETH, Workload, make_certificate};
 use servers::{Secret, Server};
 
 /// Connections, and questions under way on each.
@@ -58,60 +56,17 @@ fn measure(rounds: u32) -> Result<(), LabError> {
     make_certificate(&directory, "ns.test");
     let questions = Workload::Address.prepare(&directory)?;
     let secret = Secret::in_directory(&directory);
-    let (mut rows, mut figures) = (Vec::new(), Vec::new());
+    let mut knees = Knees::default();
     for case in CASES {
-        let measured = rounds_of(&case, rounds, &questions, &secret)?;
-        let measured = all_places(&measured);
-        let of_case = case.servers.iter().zip(&measured).filter_map(|(server, found)| {
-            let rates: Vec<f64> = found.iter().map(|found| found.rate).collect();
-            Some((Figure::of(case.transport, &server.name(), "answers/s", &rates)?, found))
-        });
-        let of_case: Vec<(Figure, _)> = of_case.collect();
-        rows.extend(of_case.iter().map(|(figure, found)| row(figure, &of_case[0].0, found)));
-        figures.extend(of_case.into_iter().map(|(figure, _)| figure));
+        let names: Vec<String> = case.servers.iter().map(|server| server.name()).collect();
+        let run = |number: usize| run(case.transport, case.servers[number], &questions, &secret);
+        knees.measure(case.transport, &names, rounds, run)?;
     }
-    let head = ["transport", "server", "rounds", "answers/s", "lowest and highest", "limits", "ratio"];
-    println!("{}", markdown_table(&head, &rows));
+    println!("{}", knees.table("transport"));
     let against = [Server::Nsd.name(), Server::Bind.name()];
     let against = against.each_ref().map(String::as_str);
+    let figures = knees.into_figures();
     Run { name: "encrypted", conditions: &conditions, figures, against: &against }.keep()
-}
-
-fn row(figure: &Figure, first: &Figure, found: &[Knee]) -> Vec<String> {
-    let limits: Vec<&str> = found.iter().map(|found| &found.limit[..]).collect();
-    vec![
-        figure.case.clone(),
-        figure.subject.clone(),
-        figure.rounds.to_string(),
-        format!("{:.0}", figure.value),
-        format!("{:.0} - {:.0}", figure.lowest, figure.highest),
-        limits.join(", "),
-        format!("{:.2}", figure.value / first.value),
-    ]
-}
-
-/// All servers in turns.
-fn rounds_of(
-    case: &Case,
-    rounds: u32,
-    questions: &Questions,
-    secret: &Secret,
-) -> Result<Vec<Vec<Placed<Knee>>>, LabError> {
-    let mut all = vec![Vec::new(); case.servers.len()];
-    for round in 1..=rounds {
-        for (server, found) in case.servers.iter().zip(&mut all) {
-            let placed = in_one_place(|| run(case.transport, *server, questions, secret))?;
-            let Knee { rate, limit } = &placed.found;
-            eprintln!(
-                "round {round}: {}: {}: {rate:.0} answers/s, limit: {limit}, cores {} apart",
-                case.transport,
-                server.name(),
-                placed.apart
-            );
-            found.push(placed);
-        }
-    }
-    Ok(all)
 }
 
 fn run(transport: &str, server: Server, questions: &Questions, secret: &Secret) -> Result<Knee, LabError> {

@@ -3,13 +3,19 @@
 use super::version;
 use crate::{Child, Directory, Lab, LabError, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side, Zone};
 
-/// Starts Knot with one UDP worker; with `xdp`, UDP goes over AF_XDP.
-pub(super) fn start(lab: &Lab, zone: &Zone, directory: &Directory, xdp: bool) -> Result<Child, LabError> {
-    let config = directory.write("knot.conf", &config(zone, directory, xdp))?;
+/// Starts Knot with one UDP worker; with `xdp`, UDP goes over AF_XDP. `more` are sections in front of the zones.
+pub(super) fn start(
+    lab: &Lab,
+    zone: &Zone,
+    directory: &Directory,
+    xdp: bool,
+    more: &str,
+) -> Result<Child, LabError> {
+    let config = directory.write("knot.conf", &config(zone, directory, xdp, more))?;
     lab.spawn_in(Side::Server, &version::KNOT.program(), &["-c", &config.display().to_string()])
 }
 
-fn config(zone: &Zone, directory: &Directory, xdp: bool) -> String {
+fn config(zone: &Zone, directory: &Directory, xdp: bool, more: &str) -> String {
     let own = directory.path().display();
     let (origin, file) = (&zone.origin, zone.file.display());
     let xdp = if xdp { format!("xdp:\n    listen: {SERVER_INTERFACE}@53\n") } else { String::new() };
@@ -25,7 +31,7 @@ fn config(zone: &Zone, directory: &Directory, xdp: bool) -> String {
     any: error
 database:
     storage: "{own}"
-zone:
+{more}zone:
   - domain: {origin}
     file: "{file}"
     zonefile-sync: -1

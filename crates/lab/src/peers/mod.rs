@@ -51,12 +51,18 @@ impl Peer {
 
     /// Starts it in the server's namespace; returns when it answers a query from the client's.
     pub fn start(&self, lab: &Lab, zone: &Zone) -> Result<Server, LabError> {
+        self.start_with(lab, zone, "")
+    }
+
+    /// The same with more lines of its own configuration: for NSD those of `server:`, for Knot sections in front of the zones, for Sidestep
+    /// tables of its file.
+    pub fn start_with(&self, lab: &Lab, zone: &Zone, more: &str) -> Result<Server, LabError> {
         let directory = Directory::new()?;
         let process = match self {
-            Peer::Nsd => nsd::start(lab, zone, &directory, "")?,
-            Peer::Knot => knot::start(lab, zone, &directory, false)?,
-            Peer::KnotXdp => knot::start(lab, zone, &directory, true)?,
-            Peer::Sidestep(sidestep) => sidestep.start(lab, zone, &directory)?,
+            Peer::Nsd => nsd::start(lab, zone, &directory, more)?,
+            Peer::Knot => knot::start(lab, zone, &directory, false, more)?,
+            Peer::KnotXdp => knot::start(lab, zone, &directory, true, more)?,
+            Peer::Sidestep(sidestep) => sidestep.start(lab, zone, &directory, more)?,
         };
         let mut server = Server { process, directory };
         server.wait_until_it_answers(lab, zone)?;

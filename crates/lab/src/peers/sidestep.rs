@@ -83,9 +83,20 @@ impl Sidestep {
         words
     }
 
-    pub(super) fn start(&self, lab: &Lab, zone: &Zone, directory: &Directory) -> Result<Child, LabError> {
+    /// Starts it; `more` are tables of its configuration.
+    pub(super) fn start(
+        &self,
+        lab: &Lab,
+        zone: &Zone,
+        directory: &Directory,
+        more: &str,
+    ) -> Result<Child, LabError> {
         let program = sidestep_binary().display().to_string();
-        let arguments = self.arguments(zone, directory);
+        let mut arguments = self.arguments(zone, directory);
+        if !more.is_empty() {
+            let config = directory.write("dns.toml", more)?;
+            arguments.extend(["--config".to_owned(), config.display().to_string()]);
+        }
         let mut command = match self.own_cores() {
             None => lab.command(Side::Server, &program),
             Some(cores) => {
