@@ -64,7 +64,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "MODE")]
     pub(crate) busy_poll: Option<BusyPoll>,
 
-    /// Where XDP runs on the interface [default: native where the driver has it]. On a veth, `generic` may be faster.
+    /// Where XDP runs on the interface [default: native where the driver has it]. On a veth `native` is faster for DNS over UDP.
     #[arg(long, value_name = "MODE")]
     pub(crate) xdp_mode: Option<XdpMode>,
 
