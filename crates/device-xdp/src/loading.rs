@@ -58,7 +58,10 @@ pub(crate) fn program(object: &mut Ebpf, mode: AttachMode) -> Result<&mut Xdp, X
 
 pub(crate) fn load_program(object: &mut Ebpf, mode: AttachMode) -> Result<&Xdp, XdpError> {
     let program = program(object, mode)?;
-    load(program)?;
+    // Where both modes have the same one, it is loaded when the second is tried.
+    if program.fd().is_err() {
+        load(program)?;
+    }
     Ok(program)
 }
 
@@ -122,8 +125,10 @@ fn no_mode_left(interface: &Interface, refusals: Vec<(AttachMode, io::Error)>) -
         answers[usize::from(mode == AttachMode::Generic)] = refusal;
     }
     let [native, generic] = answers;
-    if generic.raw_os_error() == Some(libc::EPERM) {
-        return XdpError::NotPermitted { operation: "attaching an XDP program", source: generic };
+    let is_forbidden = |refusal: &io::Error| refusal.raw_os_error() == Some(libc::EPERM);
+    if is_forbidden(&native) || is_forbidden(&generic) {
+        let source = if is_forbidden(&generic) { generic } else { native };
+        return XdpError::NotPermitted { operation: "attaching an XDP program", source };
     }
     XdpError::Attach { interface: interface.name.clone(), native, generic }
 }
@@ -178,4 +183,20 @@ fn is_verifier(error: &(dyn Error + 'static)) -> bool {
         }
         _ => false,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_loaded_once_for_both_modes_if_they_have_the_same() {
+        if !lab::require_root_and_xdp() {
+            return;
+        }
+        let mut object = open_object(None).unwrap();
+        for mode in [AttachMode::Native, AttachMode::Native, AttachMode::Generic] {
+            load_program(&mut object, mode).unwrap();
+        }
+    }
 }
