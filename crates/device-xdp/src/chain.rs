@@ -75,13 +75,12 @@ impl Chain {
         if continues {
             return Outcome::Taken;
         }
-        let mut parts = std::mem::take(&mut self.parts);
-        match cut(&mut parts) {
+        match cut(&mut self.parts) {
             Some(()) => {
-                self.ready.extend(parts);
+                self.ready.extend(self.parts.drain(..)); // The list keeps its memory.
                 Outcome::Taken
             }
-            None => Outcome::Dropped(parts),
+            None => Outcome::Dropped(std::mem::take(&mut self.parts)),
         }
     }
 
