@@ -52,7 +52,8 @@ impl Registry {
         if let Some(refusal) = shadow.bound.obstacle(views()) {
             return Err(refusal);
         }
-        if !views().any(|view| shadow.may_claim_on(view)) {
+        let mut claimable = views().filter(|view| shadow.may_claim_on(view)).peekable();
+        if claimable.peek().is_none() || shadow.bound.obstacle(claimable).is_some() {
             return Err(Refusal::MergedDatagrams);
         }
         let has_room = |interface: &Interface| {
@@ -412,7 +413,16 @@ mod tests {
 
     /// The interfaces on which a socket's packets are taken.
     fn claim(registry: &mut Registry, transport: Transport, port: u16) -> Result<Vec<LinkNumber>, Refusal> {
-        let bound = Bound { scope: Scope::Any { v4: true, v6: true }, port, device: None };
+        claim_at(registry, Scope::Any { v4: true, v6: true }, transport, port)
+    }
+
+    fn claim_at(
+        registry: &mut Registry,
+        scope: Scope,
+        transport: Transport,
+        port: u16,
+    ) -> Result<Vec<LinkNumber>, Refusal> {
+        let bound = Bound { scope, port, device: None };
         let purpose = if transport == Transport::Udp { Purpose::Udp } else { Purpose::Listener };
         let shadow = Shadow { transport, purpose, bound, cookie: 5, owner: 0, shares_port: false };
         let id = registry.claim(CLIENT, shadow)?;
@@ -427,5 +437,9 @@ mod tests {
         assert_eq!(claim(&mut one, Transport::Udp, DNS), Ok(vec![0]), "nobody merges questions");
         let mut two = registry(&[true, false]);
         assert_eq!(claim(&mut two, Transport::Udp, 443), Ok(vec![1]), "the other one's are the kernel's");
+        let at = |address: [u8; 4]| Scope::One(address.into());
+        let first = claim_at(&mut two, at([192, 0, 2, 1]), Transport::Udp, 443);
+        assert_eq!(first, Err(Refusal::MergedDatagrams), "there is no packet for it on the other");
+        assert_eq!(claim_at(&mut two, at([192, 0, 2, 2]), Transport::Udp, 443), Ok(vec![1]));
     }
 }
