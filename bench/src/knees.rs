@@ -1,9 +1,26 @@
 //! Servers beside each other by their knees: measured in turns, as rows of a table and as figures.
 
+use std::process::ExitCode;
+
 use lab::{LabError, Placed, all_places, in_one_place, markdown_table};
 
 use crate::gun::Knee;
 use crate::record::Figure;
+
+/// A benchmark `name` whose only argument is how many rounds there are (3), in a process of its own.
+pub fn run_rounds(name: &str, measure: fn(u32) -> Result<(), LabError>) -> ExitCode {
+    if !lab::require_root_and_xdp() {
+        return ExitCode::SUCCESS;
+    }
+    let rounds = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(3);
+    match measure(rounds) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{name}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
 
 /// What was found so far, one case after the other.
 #[derive(Debug, Default)]

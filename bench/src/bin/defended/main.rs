@@ -7,7 +7,7 @@ use std::io;
 use std::process::ExitCode;
 
 use bench::gun::{Knee, knee};
-use bench::knees::Knees;
+use bench::knees::{Knees, run_rounds};
 use bench::record::Run;
 use lab::{
     CLIENT_INTERFACE, Conditions, Device, Directory, Lab, LabError, Peer, Questions, SERVER_V4, Side,
@@ -56,17 +56,7 @@ impl Case {
 }
 
 fn main() -> ExitCode {
-    if !lab::require_root_and_xdp() {
-        return ExitCode::SUCCESS;
-    }
-    let rounds = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(3);
-    match measure(rounds) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("defended: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    run_rounds("defended", measure)
 }
 
 fn measure(rounds: u32) -> Result<(), LabError> {

@@ -8,7 +8,7 @@ mod servers;
 use std::process::ExitCode;
 
 use bench::gun::{Knee, knee};
-use bench::knees::Knees;
+use bench::knees::{Knees, run_rounds};
 use bench::record::Run;
 use lab::{Conditions, Directory, Lab, LabError, Questions, VETH, Workload, make_certificate};
 use servers::{Secret, Server};
@@ -30,17 +30,7 @@ const CASES: [Case; 3] = [
 ];
 
 fn main() -> ExitCode {
-    if !lab::require_root_and_xdp() {
-        return ExitCode::SUCCESS;
-    }
-    let rounds = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(3);
-    match measure(rounds) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("encrypted: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    run_rounds("encrypted", measure)
 }
 
 fn measure(rounds: u32) -> Result<(), LabError> {
