@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use clock::{Duration, Instant};
 use device_xdp::{
     AttachMode, Flow, Lent, LentLayout, QueueOwner, SharedQueue, Spare, SteeringOptions, SteeringProgram,
-    XdpDevice, XdpError, XdpOptions, queue_pairs,
+    XdpDevice, XdpError, XdpOptions, mode_for_streams, queue_pairs,
 };
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
@@ -136,20 +136,29 @@ impl Xdp {
         Xdp { device: XdpOptions::default(), mode, pins }
     }
 
-    fn steering(&self) -> SteeringOptions {
-        SteeringOptions { mode: self.mode, kernel_flows: kernel_flows(memory_len()) }
+    fn steering(&self, interface: &str) -> Result<SteeringOptions, XdpError> {
+        let mode = match self.mode {
+            Some(mode) => Some(mode),
+            None => mode_for_streams(interface)?,
+        };
+        Ok(SteeringOptions { mode, kernel_flows: kernel_flows(memory_len()) })
     }
 
     /// A program that goes on if this process is killed: one that a killed broker left, or a new one. `None`: there can be none. One that
     /// was left and cannot be taken over stays as it is, with its connections.
-    fn open_kept(&self, interface: &str, link: LinkNumber) -> Result<Option<SteeringProgram>, XdpError> {
+    fn open_kept(
+        &self,
+        interface: &str,
+        link: LinkNumber,
+        steering: SteeringOptions,
+    ) -> Result<Option<SteeringProgram>, XdpError> {
         let Some((pins, broker)) = self.pins.as_ref() else { return Ok(None) };
         let Some(index) = index_of(interface) else { return Ok(None) };
         let own = pins.path(&Kept { interface: index, link, broker: broker.clone() });
         let left =
             pins.left().into_iter().filter(|left| left.interface == index).map(|left| pins.path(&left));
         for path in left.chain([own.clone()]).filter(|path| path.exists()) {
-            match SteeringProgram::take_over(interface, self.steering(), &path) {
+            match SteeringProgram::take_over(interface, steering, &path) {
                 Ok(mut program) => {
                     let _ = program.rename_kept(&own); // It goes on by the other name, and the next broker does not find it.
                     return Ok(Some(program));
@@ -158,7 +167,7 @@ impl Xdp {
                 Err(_) => drop(SteeringProgram::remove_kept(&path)), // Attaching ours will tell.
             }
         }
-        Ok(SteeringProgram::attach_kept(interface, self.steering(), &own).ok())
+        Ok(SteeringProgram::attach_kept(interface, steering, &own).ok())
     }
 }
 
@@ -174,9 +183,10 @@ fn index_of(interface: &str) -> Option<u32> {
 
 impl DataPaths for Xdp {
     fn open(&self, interface: &str, link: LinkNumber) -> Result<Box<dyn DataPath>, XdpError> {
-        let program = match self.open_kept(interface, link)? {
+        let steering = self.steering(interface)?;
+        let program = match self.open_kept(interface, link, steering)? {
             Some(program) => program,
-            None => SteeringProgram::attach(interface, self.steering())?,
+            None => SteeringProgram::attach(interface, steering)?,
         };
         Ok(Box::new(XdpPath { program, device: self.device.clone(), spare: None, shared: BTreeMap::new() }))
     }
