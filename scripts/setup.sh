@@ -10,8 +10,10 @@ purpose=${1:-test}
 build=(gcc libc6-dev clang libbpf-dev make)
 # The laboratory; nginx and the DNS servers that Sidestep is compared with; the clients that load them.
 demo=(iproute2 ethtool iputils-ping procps openssl nginx nsd knot knot-dnsutils bind9-dnsutils curl wrk)
-# More servers, resolvers and clients to measure; valgrind counts instructions; BIND's tools sign zones.
-bench=(redis-server sockperf valgrind bind9-utils bind9 unbound pdns-recursor knot-resolver)
+# More servers, resolvers and clients to measure; valgrind counts instructions; BIND's tools sign zones;
+# Knot's module answers by network.
+bench=(redis-server sockperf valgrind bind9-utils bind9 unbound pdns-recursor knot-resolver
+    knot-module-geoip)
 # DPDK and its virtual ports.
 dpdk=(libdpdk-dev pkg-config)
 # Programs that `sidestep run` is tried with, and their clients (docs/programs.md); tools that the tests use.

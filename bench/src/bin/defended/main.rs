@@ -1,7 +1,9 @@
-//! Answers a second with limits and with cookies between two namespaces: one core serves, `sidestep gun dns` asks from the other over AF_XDP.
+//! Answers a second with limits, with cookies and by line between two namespaces: one core serves, `sidestep gun dns` asks from the other over AF_XDP.
 //!
 //! Usage: `defended [ROUNDS]` (default: 3 rounds)
 #![forbid(unsafe_code)]
+
+mod lines;
 
 use std::io;
 use std::process::ExitCode;
@@ -10,49 +12,59 @@ use bench::gun::{Knee, knee};
 use bench::knees::{Knees, run_rounds};
 use bench::record::Run;
 use lab::{
-    CLIENT_INTERFACE, Conditions, Device, Directory, Lab, LabError, Peer, Questions, SERVER_V4, Side,
-    Sidestep, VETH, Workload,
+    CLIENT_INTERFACE, Conditions, Device, Directory, Lab, LabError, Peer, Questions, SERVER_V4, Settings,
+    Side, Sidestep, VETH, Workload,
 };
 
-/// What servers do besides answering. Limits are so high that no answer is held back, so only their bookkeeping costs.
-struct Case {
+use crate::lines::Lines;
+
+/// What servers do besides answering.
+struct Case<'l> {
     name: &'static str,
     /// Whether questions have a cookie that the server has made for this client.
     asks_with_cookie: bool,
-    nsd: &'static str,
-    knot: &'static str,
-    sidestep: &'static str,
+    /// The first is what the others are compared with.
+    servers: Vec<(Peer, Settings)>,
+    /// Where the answers have to be from, if not from the zone itself.
+    lines: Option<&'l Lines>,
 }
 
-const CASES: [Case; 3] = [
-    Case { name: "plain", asks_with_cookie: false, nsd: "", knot: "", sidestep: "" },
-    Case {
-        name: "limits",
-        asks_with_cookie: false,
-        nsd: "  rrl-ratelimit: 1000000\n",
-        // For each name and network. Knot 3.2 counts what four seconds hold in 16 bits.
-        knot: "mod-rrl:\n  - id: default\n    rate-limit: 16000\n\
-               template:\n  - id: default\n    global-module: mod-rrl/default\n",
-        sidestep: "[rate]\nper-address = 1000000\nper-prefix = 1000000\nexempt = []\n",
-    },
-    Case {
-        name: "cookies",
-        asks_with_cookie: true,
-        nsd: "  answer-cookie: yes\n",
-        knot: "template:\n  - id: default\n    global-module: mod-cookies\n",
-        sidestep: "[cookies]\nenabled = true\n",
-    },
-];
-
-impl Case {
-    /// What this server's configuration has for it.
-    fn settings(&self, peer: &Peer) -> &'static str {
-        match peer {
-            Peer::Nsd => self.nsd,
-            Peer::Knot | Peer::KnotXdp => self.knot,
-            Peer::Sidestep(_) => self.sidestep,
-        }
+impl Case<'_> {
+    fn new(name: &'static str, nsd: &str, knot: &str, sidestep: &str) -> Self {
+        let servers = [(Peer::Nsd, nsd), (Peer::KnotXdp, knot), (sidestep_on_xdp(), sidestep)];
+        let servers = servers.map(|(peer, lines)| (peer, Settings::of_server(lines))).to_vec();
+        Case { name, asks_with_cookie: false, servers, lines: None }
     }
+}
+
+fn sidestep_on_xdp() -> Peer {
+    Peer::Sidestep(Sidestep::on(Device::Xdp))
+}
+
+fn cases(lines: &Lines) -> [Case<'_>; 4] {
+    // Limits are so high that no answer is held back, so only their bookkeeping costs. For Knot it is one for each name and network, and
+    // Knot 3.2 counts what four seconds hold in 16 bits.
+    let limits = Case::new(
+        "limits",
+        "  rrl-ratelimit: 1000000\n",
+        "mod-rrl:\n  - id: default\n    rate-limit: 16000\n\
+         template:\n  - id: default\n    global-module: mod-rrl/default\n",
+        "[rate]\nper-address = 1000000\nper-prefix = 1000000\nexempt = []\n",
+    );
+    let cookies = Case::new(
+        "cookies",
+        "  answer-cookie: yes\n",
+        "template:\n  - id: default\n    global-module: mod-cookies\n",
+        "[cookies]\nenabled = true\n",
+    );
+    // NSD gives all clients the same.
+    let by_line = vec![(Peer::KnotXdp, lines.knot.clone()), (sidestep_on_xdp(), lines.sidestep.clone())];
+    [
+        Case::new("plain", "", "", ""),
+        limits,
+        Case { asks_with_cookie: true, ..cookies },
+        Case { name: "lines", asks_with_cookie: false, servers: by_line, lines: Some(lines) },
+    ]
 }
 
 fn main() -> ExitCode {
@@ -63,27 +75,30 @@ fn measure(rounds: u32) -> Result<(), LabError> {
     let offered = "sidestep gun dns --find-knee over AF_XDP on core 0, 64 ports of one address, 1 s at each load; \
                    with cookies each question has the client's and the server's";
     let conditions = Conditions::here("make bench FIGURES=defended", VETH, offered).with_peers();
-    println!("# Limits and cookies on veth\n\n{conditions}");
+    println!("# Limits, cookies and lines on veth\n\n{conditions}");
     println!(
         "- servers: core 1, one worker; limits that are never reached; the largest load of which 98 % are answered; medians of {rounds} rounds\n"
     );
     let directory = Directory::new()?;
     let questions = Workload::Address.prepare(&directory)?;
-    let peers = [Peer::Nsd, Peer::KnotXdp, Peer::Sidestep(Sidestep::on(Device::Xdp))];
-    let names = peers.each_ref().map(Peer::name);
+    let of_lines = Directory::new()?;
+    let lines = Lines::of(&questions, &of_lines)?;
     let mut knees = Knees::default();
-    for case in &CASES {
-        knees.measure(case.name, &names, rounds, |number| run(case, &peers[number], &questions))?;
+    for case in &cases(&lines) {
+        let names: Vec<String> = case.servers.iter().map(|(peer, _)| peer.name()).collect();
+        knees.measure(case.name, &names, rounds, |number| run(case, &case.servers[number], &questions))?;
     }
     println!("{}", knees.table("besides answers"));
-    let against = [&names[0][..], &names[1][..]];
+    let others = [Peer::Nsd, Peer::KnotXdp].map(|peer| peer.name());
+    let against = others.each_ref().map(String::as_str);
     let figures = knees.into_figures();
     Run { name: "defended", conditions: &conditions, figures, against: &against }.keep()
 }
 
-fn run(case: &Case, peer: &Peer, questions: &Questions) -> Result<Knee, LabError> {
+fn run(case: &Case, (peer, settings): &(Peer, Settings), questions: &Questions) -> Result<Knee, LabError> {
     let lab = Lab::for_figures()?;
-    let _server = peer.start_with(&lab, &questions.zone, case.settings(peer))?;
+    let _server = peer.start_with(&lab, &questions.zone, settings)?;
+    case.lines.map_or(Ok(()), |lines| lines.check(&lab))?;
     let mut options = vec!["--device", CLIENT_INTERFACE, "--rate", "100k"];
     let cookie = case.asks_with_cookie.then(|| cookie(&lab, questions)).transpose()?;
     if let Some(cookie) = &cookie {

@@ -4,7 +4,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lab::{Child, Directory, Lab, LabError, Peer, SERVER_V4, Side, Zone, server_core, sidestep_binary};
+use lab::{
+    Child, Directory, Lab, LabError, Peer, SERVER_V4, Settings, Side, Zone, server_core, sidestep_binary,
+};
 
 const TLS: u16 = 853;
 const HTTPS: u16 = 443;
@@ -52,7 +54,7 @@ impl Server {
     pub(crate) fn start(self, lab: &Lab, zone: &Zone, secret: &Secret) -> Result<Running, LabError> {
         let directory = Directory::new()?;
         let mut process = match self {
-            Server::Nsd => lab::start_nsd(lab, zone, &directory, &nsd(secret))?,
+            Server::Nsd => lab::start_nsd(lab, zone, &directory, &Settings::of_server(&nsd(secret)))?,
             Server::Bind => {
                 let config = directory.write("named.conf", &bind(zone, secret, &directory))?;
                 let words = ["-g", "-n", "1", "-c", &config.display().to_string()];

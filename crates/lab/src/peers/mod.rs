@@ -27,6 +27,22 @@ pub enum Peer {
     Sidestep(Sidestep),
 }
 
+/// More of a server's own configuration, in its own language.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// For NSD lines of `server:`, for Knot sections in front of the zones, for Sidestep what stands in front of the zone's table.
+    pub server: String,
+    /// Lines of the zone's own section.
+    pub zone: String,
+}
+
+impl Settings {
+    /// Those of the server alone.
+    pub fn of_server(lines: &str) -> Settings {
+        Settings { server: lines.to_owned(), zone: String::new() }
+    }
+}
+
 /// A server that answers. It ends when its owner drops it.
 pub struct Server {
     /// The process.
@@ -51,12 +67,11 @@ impl Peer {
 
     /// Starts it in the server's namespace; returns when it answers a query from the client's.
     pub fn start(&self, lab: &Lab, zone: &Zone) -> Result<Server, LabError> {
-        self.start_with(lab, zone, "")
+        self.start_with(lab, zone, &Settings::default())
     }
 
-    /// The same with more lines of its own configuration: for NSD those of `server:`, for Knot sections in front of the zones, for Sidestep
-    /// tables of its file.
-    pub fn start_with(&self, lab: &Lab, zone: &Zone, more: &str) -> Result<Server, LabError> {
+    /// The same with more of its own configuration.
+    pub fn start_with(&self, lab: &Lab, zone: &Zone, more: &Settings) -> Result<Server, LabError> {
         let directory = Directory::new()?;
         let process = match self {
             Peer::Nsd => nsd::start(lab, zone, &directory, more)?,

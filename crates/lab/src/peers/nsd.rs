@@ -1,18 +1,19 @@
 //! NSD.
 
-use super::version;
+use super::{Settings, version};
 use crate::{Child, Directory, Lab, LabError, SERVER_V4, SERVER_V6, Side, Zone};
 
-/// Starts NSD with one server process, and with more lines for its server's configuration.
+/// Starts NSD with one server process, and with more of its configuration.
 ///
 /// # Errors
 /// If it cannot be started.
-pub fn start(lab: &Lab, zone: &Zone, directory: &Directory, more: &str) -> Result<Child, LabError> {
+pub fn start(lab: &Lab, zone: &Zone, directory: &Directory, more: &Settings) -> Result<Child, LabError> {
     let config = directory.write("nsd.conf", &config(zone, directory, more))?;
     lab.spawn_in(Side::Server, &version::NSD.program(), &["-d", "-c", &config.display().to_string()])
 }
 
-fn config(zone: &Zone, directory: &Directory, more: &str) -> String {
+fn config(zone: &Zone, directory: &Directory, more: &Settings) -> String {
+    let Settings { server, zone: more_of_zone } = more;
     let own = directory.path().display();
     let zones = zone.directory().display();
     let (origin, file) = (&zone.origin, zone.file.display());
@@ -33,11 +34,11 @@ fn config(zone: &Zone, directory: &Directory, more: &str) -> String {
   verbosity: 0
   rrl-ratelimit: 0
   minimal-responses: yes
-{more}remote-control:
+{server}remote-control:
   control-enable: no
 zone:
   name: "{origin}"
   zonefile: "{file}"
-"#
+{more_of_zone}"#
     )
 }

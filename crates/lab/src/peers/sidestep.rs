@@ -1,5 +1,6 @@
 //! Sidestep itself.
 
+use super::Settings;
 use crate::{
     Child, Directory, Lab, LabError, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side, Zone, server_core,
     sidestep_binary,
@@ -60,12 +61,10 @@ impl Sidestep {
     }
 
     /// The command line after the program, statistics at `control` in `directory`.
-    pub(super) fn arguments(&self, zone: &Zone, directory: &Directory) -> Vec<String> {
+    pub(super) fn arguments(&self, directory: &Directory) -> Vec<String> {
         let control = directory.path().join("control.sock").display().to_string();
-        let zone = format!("{}={}", zone.origin, zone.file.display());
         let core = server_core().to_string();
-        let mut words: Vec<String> =
-            ["dns", "serve", "--zone", &zone, "--control", &control].map(str::to_owned).to_vec();
+        let mut words: Vec<String> = ["dns", "serve", "--control", &control].map(str::to_owned).to_vec();
         if self.own_cores().is_none() {
             words.extend(["--cores", &core].map(str::to_owned));
         }
@@ -83,20 +82,22 @@ impl Sidestep {
         words
     }
 
-    /// Starts it; `more` are tables of its configuration.
+    /// Starts it. The zone is named by the configuration file if there is more to say, or else by an option.
     pub(super) fn start(
         &self,
         lab: &Lab,
         zone: &Zone,
         directory: &Directory,
-        more: &str,
+        more: &Settings,
     ) -> Result<Child, LabError> {
         let program = sidestep_binary().display().to_string();
-        let mut arguments = self.arguments(zone, directory);
-        if !more.is_empty() {
-            let config = directory.write("dns.toml", more)?;
-            arguments.extend(["--config".to_owned(), config.display().to_string()]);
-        }
+        let mut arguments = self.arguments(directory);
+        arguments.extend(if *more == Settings::default() {
+            ["--zone".to_owned(), format!("{}={}", zone.origin, zone.file.display())]
+        } else {
+            let config = directory.write("dns.toml", &config(zone, more))?;
+            ["--config".to_owned(), config.display().to_string()]
+        });
         let mut command = match self.own_cores() {
             None => lab.command(Side::Server, &program),
             Some(cores) => {
@@ -110,4 +111,10 @@ impl Sidestep {
         child.wait_for_line("ready", super::START_MAX)?;
         Ok(child)
     }
+}
+
+fn config(zone: &Zone, more: &Settings) -> String {
+    let (origin, file) = (&zone.origin, zone.file.display());
+    let Settings { server, zone: more_of_zone } = more;
+    format!("{server}[[zone]]\norigin = \"{origin}\"\nfile = \"{file}\"\n{more_of_zone}")
 }
