@@ -35,7 +35,7 @@ fn http(trial: &Trial, program: &Program, port: u16, carrier: Carrier) {
 
 /// Everything that is sent comes back: in one piece, in many, by datagrams, on many connections at a time.
 fn echo(program: &Program) {
-    let Some(trial) = Trial::of(program.name()).map(Trial::keeping_all_in_tests) else { return };
+    let Some(trial) = Trial::of(program.name()).map(Trial::with_datagrams_in_tests) else { return };
     let running = trial.start(program);
     let large = (0..300_000u32).map(|at| (at ^ at >> 8) as u8).collect();
     for (load, octets, connections) in [
@@ -114,7 +114,7 @@ fn quic_figure(output: &str) -> Figure {
 
 #[test]
 fn python_aioquic_as_server() {
-    let Some(trial) = Trial::of("Python aioquic") else { return };
+    let Some(trial) = Trial::of("Python aioquic").map(Trial::with_datagrams_in_tests) else { return };
     let running = trial.start(&quic_echo("server"));
     let client = quic_echo("client 1");
     trial.load("streams there and back", Carrier::Stack, || {
@@ -127,7 +127,7 @@ fn python_aioquic_as_server() {
 
 #[test]
 fn python_aioquic_as_client() {
-    let Some(trial) = Trial::of_client("Python aioquic") else { return };
+    let Some(trial) = Trial::of_client("Python aioquic").map(Trial::with_datagrams_in_tests) else { return };
     let _server = trial.start_peer(&quic_echo("server"));
     trial.load("streams there and back", Carrier::Stack, || quic_figure(&trial.run(&quic_echo("client 1"))));
 }

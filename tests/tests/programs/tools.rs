@@ -69,7 +69,7 @@ const PING_PONG: &str = "sockperf ping-pong -p 11111 -t 1 -m 64";
 fn sockperf_as_server() {
     for (tcp, option) in [(false, ""), (true, " --tcp")] {
         let protocol = if tcp { "TCP" } else { "UDP" };
-        let Some(trial) = Trial::of("sockperf") else { return };
+        let Some(trial) = Trial::of("sockperf").map(Trial::with_datagrams_in_tests) else { return };
         let server = trial.start(&sockperf(tcp));
         trial.load(&format!("ping-pong of 64 octets, {protocol}"), Carrier::Stack, || {
             sockperf_figure(&trial.ask(&format!("{PING_PONG}{option} -i {SERVER_V4}")))

@@ -112,6 +112,11 @@ impl Trial {
         if takes_figures() { self } else { self.keeping_all() }
     }
 
+    /// The same, and has UDP on the stack too: on this network, with one queue, that takes XDP in the driver.
+    pub(crate) fn with_datagrams_in_tests(self) -> Trial {
+        if takes_figures() { self } else { self.with_options(&["--xdp-mode", "native"]) }
+    }
+
     /// The same as [`Trial::keeping_all`], with more options.
     pub(crate) fn with_options(mut self, options: &[&str]) -> Trial {
         if self.network != Network::Kernel {
