@@ -14,14 +14,14 @@ use clock::{Duration, Instant};
 
 use crate::broker_side::ClaimId;
 
-/// How long a port rests before it is used again.
-const REST: Duration = Duration::from_millis(100);
+/// How long a port rests before it is used again, also if we closed its last connection first and have that in TIME-WAIT ourselves.
+pub(crate) const REST: Duration = Duration::from_millis(100);
 /// How long an unused port is kept.
 const KEPT: Duration = Duration::from_secs(2);
 /// Ports that are given back at a time.
 const EXPIRED_MAX: usize = 64;
 /// Ports that rest at most: each is a claim, and a socket that the broker keeps.
-const RESTING_MAX: usize = 2048;
+const RESTING_MAX: usize = 4096;
 
 /// A port that rests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use std::os::fd::RawFd;
 
+use crate::queue::resting_ports::REST;
 use clock::{Duration, Instant};
 use engine::{Application, Config, Datagram, DeviceId, Engine, EngineHandle, UdpResponder};
 use stack::{Event, LinkId, Stack};
@@ -54,7 +55,7 @@ impl Runtime {
         let stack = stack::Config {
             connections_max: CONNECTIONS_MAX,
             // The kernel chooses the ports, and does not know which of them our TIME-WAIT still has.
-            time_wait_reuse: Some(Duration::from_secs(1)),
+            time_wait_reuse: Some(REST),
             late_segments_max: LATE_SEGMENTS_MAX,
             strays_max: STRAYS_MAX,
             ack_hold_max: ACK_HOLD_MAX,

@@ -9,6 +9,9 @@ use crate::trace::TraceKind;
 use clock::{Duration, Instant};
 use wire::tcp::flag;
 
+/// How soon the second SYN follows a reset of an older connection (Linux: two ticks of its clock).
+const SECOND_SYN: Duration = Duration::from_millis(8);
+
 impl Connection {
     /// RFC 9293, 3.10.7.3.
     pub(super) fn on_segment_in_syn_sent(
@@ -19,7 +22,11 @@ impl Connection {
     ) -> Fate {
         let acknowledges = segment.has(flag::ACK);
         if acknowledges && !self.accepts_syn_ack(segment, shared, now) {
-            return if segment.has(flag::RST) { Fate::Alive } else { Fate::ResetPeer };
+            if segment.has(flag::RST) {
+                return Fate::Alive;
+            }
+            self.hurry_second_syn(now);
+            return Fate::ResetPeer;
         }
         if segment.has(flag::RST) {
             // RFC 5961 leaves this as it is: the reset must acknowledge our SYN.
@@ -36,6 +43,14 @@ impl Connection {
             self.on_syn_acknowledged(segment, shared, now)
         } else {
             self.on_crossed_syn(segment, shared, now)
+        }
+    }
+
+    /// The peer has an older connection of these ports, which our reset is about to end: it is worth a second SYN soon, as on Linux. Only that one, lest
+    /// forged segments make it many.
+    fn hurry_second_syn(&mut self, now: Instant) {
+        if self.handshakes == 1 {
+            self.set_timer(Timer::Handshake, now + SECOND_SYN);
         }
     }
 
