@@ -104,7 +104,8 @@ impl Place {
             On::Stack => {
                 let mut command =
                     self.lab.command(Side::Server, &lab::sidestep_binary().display().to_string());
-                command.args(["run", "--device", SERVER_INTERFACE, "--", table()]);
+                // In the driver, as datagrams are the kernel's else on a veth with one queue.
+                command.args(["run", "--device", SERVER_INTERFACE, "--xdp-mode", "native", "--", table()]);
                 command
             }
         };
