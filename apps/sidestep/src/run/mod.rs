@@ -75,8 +75,8 @@ pub(crate) struct Options {
     /// queues then, and can hold up those that are not theirs.
     #[arg(long)]
     zero_copy: bool,
-    /// Where XDP runs. `generic` is for a veth whose programs receive much: in `native` mode the peer's kernel has to cut all that it sends. It takes Linux 6.15
-    /// for that, and leaves UDP on the kernel but for port 53 [default: native where the driver has it].
+    /// Where XDP runs [default: `generic` on a veth with one queue, else `native` where the driver has it]. On a veth `native` has the peer's kernel cut all that it
+    /// sends; `generic` leaves UDP on the kernel but for port 53, and takes Linux 6.15.
     #[arg(long, value_name = "MODE")]
     xdp_mode: Option<XdpMode>,
     /// Start no program: serve those of a `sidestep run` that was killed, until they have ended or this is stopped, which moves their
