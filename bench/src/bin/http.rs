@@ -123,35 +123,39 @@ fn measure(rounds: u32, seconds: u32) -> Result<(), LabError> {
     generators(rounds, seconds)
 }
 
-/// wrk and `sidestep gun http` in turns, the latter by our own stack as well, each as much as it can, against nginx.
+/// wrk and `sidestep gun http` in turns, the latter by our own stack as well, each as much as it can: against nginx, and against a faster server, which is
+/// not the bound as soon.
 fn generators(rounds: u32, seconds: u32) -> Result<(), LabError> {
     let cases = CASES.into_iter().filter(|case| !case.by_sidestep);
-    let rows = cases.map(|case| generators_row(case, rounds, seconds)).collect::<Result<Vec<_>, _>>()?;
-    println!("\nThe generators beside each other, against nginx on the kernel; medians of {rounds} rounds\n");
-    let head = ["scenario", "wrk, responses/s", "gun http", "ratio", "gun http by sidestep run", "ratio"];
+    let pairs = cases.flat_map(|case| [HttpPeer::Nginx, HttpPeer::Hello].map(|peer| (case, peer)));
+    let rows = pairs.map(|(case, peer)| generators_row(case, peer, rounds, seconds));
+    let rows = rows.collect::<Result<Vec<_>, _>>()?;
+    println!("\nThe generators beside each other; medians of {rounds} rounds\n");
+    let head =
+        ["scenario", "server", "wrk, responses/s", "gun http", "ratio", "gun http by sidestep run", "ratio"];
     println!("{}", markdown_table(&head, &rows));
     Ok(())
 }
 
-fn generators_row(case: Case, rounds: u32, seconds: u32) -> Result<Vec<String>, LabError> {
+fn generators_row(case: Case, peer: HttpPeer, rounds: u32, seconds: u32) -> Result<Vec<String>, LabError> {
     let (mut by_wrk, mut by_gun, mut by_own_stack) = (Vec::new(), Vec::new(), Vec::new());
     let own_stack = Network::sidestep_of_client(&["--spin-us", "200"]);
     for _ in 0..rounds {
-        let outcome = run(case, HttpPeer::Nginx, seconds)?;
+        let outcome = run(case, peer, seconds)?;
         by_wrk.push(outcome.report.rate as u64);
-        by_gun.push(gun_rate(case, &Network::Kernel, seconds)?);
-        by_own_stack.push(gun_rate(case, &own_stack, seconds)?);
+        by_gun.push(gun_rate(case, peer, &Network::Kernel, seconds)?);
+        by_own_stack.push(gun_rate(case, peer, &own_stack, seconds)?);
     }
     let (wrk, gun, own) = (median(&by_wrk), median(&by_gun), median(&by_own_stack));
     let ratio = |rate: u64| format!("{:.2}", rate as f64 / wrk.max(1) as f64);
-    let name = case.name.to_owned();
-    Ok(vec![name, wrk.to_string(), gun.to_string(), ratio(gun), own.to_string(), ratio(own)])
+    let (name, server) = (case.name.to_owned(), peer.name().to_owned());
+    Ok(vec![name, server, wrk.to_string(), gun.to_string(), ratio(gun), own.to_string(), ratio(own)])
 }
 
 /// Answers a second of a run of `sidestep gun http`.
-fn gun_rate(case: Case, network: &Network, seconds: u32) -> Result<u64, LabError> {
+fn gun_rate(case: Case, peer: HttpPeer, network: &Network, seconds: u32) -> Result<u64, LabError> {
     let lab = Lab::for_figures()?;
-    let _server = HttpPeer::Nginx.start(&lab)?;
+    let _server = peer.start(&lab)?;
     let (url, connections, duration) =
         (format!("http://{SERVER_V4}/"), case.connections.to_string(), format!("{seconds}s"));
     let program = sidestep_binary().display().to_string();

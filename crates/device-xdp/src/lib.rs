@@ -59,7 +59,7 @@ pub use crate::error::XdpError;
 pub use crate::flow_rules::{FlowRule, flow_rules, insert_flow_rule, remove_flow_rule};
 pub use crate::kernel_flows::Flow;
 pub use crate::lending::{Lent, LentLayout, Spare, adopt};
-pub use crate::netdev::{Driver, Inspection, PresentProgram, mode_for_streams, queue_pairs};
+pub use crate::netdev::{Driver, Inspection, PresentProgram, mode_for_streams, queue_pairs, queue_pairs_in};
 pub use crate::options::{BusyPoll, XdpOptions};
 pub use crate::owners::QueueOwner;
 pub use crate::shared::{PLACES_MAX, SharedQueue};

@@ -134,6 +134,16 @@ pub fn queue_pairs(interface: &str) -> Result<u16, XdpError> {
     Ok(Interface::open(interface)?.queue_pairs())
 }
 
+/// The same, of those by which packets come where XDP runs in this mode: a veth in generic mode gives all packets to the first one (seen with Linux 6.18).
+///
+/// # Errors
+/// `NoSuchInterface`.
+pub fn queue_pairs_in(interface: &str, mode: Option<AttachMode>) -> Result<u16, XdpError> {
+    let interface = Interface::open(interface)?;
+    let is_one = mode == Some(AttachMode::Generic) && interface.is_veth();
+    Ok(if is_one { 1 } else { interface.queue_pairs() })
+}
+
 /// Where XDP costs TCP least, on an interface of which it is known: behind the driver on a veth with one queue. In its driver, XDP has the peer's kernel cut
 /// all that it sends into single segments, and copies each packet into a page. On several queues it is better all the same, since a veth in generic mode
 /// gives all packets to the first. `None` for others: what the driver can.

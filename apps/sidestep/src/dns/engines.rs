@@ -16,6 +16,7 @@ use steering::ListenAddress;
 
 use super::config::{Config, DeviceChoice, Link, available_cores};
 use super::options::{BusyPoll, ResponderKind};
+use crate::xdp_mode::XdpMode;
 
 /// One engine on its thread.
 pub(crate) struct EngineThread {
@@ -83,15 +84,16 @@ fn spawn<A: Application + 'static>(
 pub(crate) fn engine_cores(config: &Config) -> anyhow::Result<Vec<usize>> {
     let mut cores = config.cores.clone().unwrap_or_else(available_cores);
     let DeviceChoice::Interface(link, _) = &config.device else { return Ok(cores) };
+    let mode = config.xdp_mode.map(XdpMode::attach);
     if config.cores.is_none() {
         let queues = match link {
-            Link::Xdp(name) => usize::from(device_xdp::queue_pairs(name)?),
+            Link::Xdp(name) => usize::from(device_xdp::queue_pairs_in(name, mode)?),
             // It gets a queue for each engine; how many it can spread flows over only the user knows.
             Link::Dpdk(..) => 1,
         };
         cores.truncate(config.sharing.useful_cores(cores.len(), queues));
     }
-    config.sharing.check(cores.len(), link)?;
+    config.sharing.check(cores.len(), link, mode)?;
     Ok(cores)
 }
 

@@ -1,6 +1,7 @@
 //! Which engines serve the queues of an interface themselves, and which ones work for them.
 
 use anyhow::bail;
+use device_xdp::AttachMode;
 use native::Dispatch;
 
 use super::config::{ConfigError, DeviceChoice, Link, in_range};
@@ -46,7 +47,7 @@ impl Sharing {
     }
 
     /// Whether there is something to do for each of `cores` engines on this interface.
-    pub(crate) fn check(self, cores: usize, link: &Link) -> anyhow::Result<()> {
+    pub(crate) fn check(self, cores: usize, link: &Link, mode: Option<AttachMode>) -> anyhow::Result<()> {
         let dispatchers = self.dispatchers;
         if dispatchers == 0 {
             return Ok(());
@@ -57,7 +58,7 @@ impl Sharing {
             );
         }
         if let Link::Xdp(name) = link {
-            let queues = usize::from(device_xdp::queue_pairs(name)?);
+            let queues = usize::from(device_xdp::queue_pairs_in(name, mode)?);
             if dispatchers > queues {
                 bail!("dispatchers: {dispatchers}, and {name} has queues for {queues} of them");
             }
@@ -93,9 +94,9 @@ mod tests {
         assert!(error(Some(1), None, &kernel).starts_with("dispatchers are for the queues of an interface"));
         assert!(error(None, Some(20), &interface).starts_with("dispatcher-share has a meaning"));
         assert!(error(Some(1), Some(100), &interface).starts_with("dispatcher-share"));
-        let all = Sharing { dispatchers: 2, own_percent: 0 }.check(2, &Link::Xdp("lo".to_owned()));
+        let all = Sharing { dispatchers: 2, own_percent: 0 }.check(2, &Link::Xdp("lo".to_owned()), None);
         assert!(all.unwrap_err().to_string().contains("leave none for workers"));
-        let none = Sharing { dispatchers: 3, own_percent: 0 }.check(9, &Link::Xdp("lo".to_owned()));
+        let none = Sharing { dispatchers: 3, own_percent: 0 }.check(9, &Link::Xdp("lo".to_owned()), None);
         assert!(none.unwrap_err().to_string().contains("lo has queues for 1 of them"));
     }
 }

@@ -518,7 +518,7 @@ mod tests {
         let _turn = LABORATORY.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let lab = lab::Lab::new().unwrap();
         lab.inside(lab::Side::Server, || {
-            let options = Xdp::new(None, None).steering();
+            let options = Xdp::new(None, None).steering(lab::SERVER_INTERFACE).unwrap();
             let mut program = SteeringProgram::attach(lab::SERVER_INTERFACE, options).unwrap();
             let local = SocketAddr::from(([10, 53, 0, 1], 80));
             let remote = |number: u32| SocketAddr::from((number.to_be_bytes(), 4000));
