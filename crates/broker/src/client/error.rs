@@ -25,14 +25,18 @@ pub enum ClientError {
     /// A message came that does not belong there.
     #[error("an answer to another request")]
     OutOfPlace,
+    /// What is to be sent could not be made, for want of a descriptor or of memory: nothing was asked.
+    #[error("no request could be made: {0}")]
+    Unmade(Errno),
     /// A system call failed.
     #[error("the broker's socket: {0}")]
     System(#[from] Errno),
 }
 
 impl ClientError {
-    /// Whether the connection to the broker is lost: after every error but a refusal and the want of an answer.
+    /// Whether the connection to the broker is lost: after every error but a refusal, a request that was never sent, and the
+    /// want of an answer.
     pub fn is_fatal(&self) -> bool {
-        !matches!(self, ClientError::Refused(_) | ClientError::TimedOut)
+        !matches!(self, ClientError::Refused(_) | ClientError::Unmade(_) | ClientError::TimedOut)
     }
 }

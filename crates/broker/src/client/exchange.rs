@@ -180,6 +180,10 @@ impl Client {
                 while self.receive()? {}
                 if self.is_left_alone() { Ok(false) } else { Err(ClientError::Gone) }
             }
+            // More descriptors are under way than a user may have, or there is no memory for the message.
+            Err(error @ (Errno::TOOMANYREFS | Errno::NOBUFS | Errno::NOMEM)) => {
+                Err(ClientError::Unmade(error))
+            }
             Err(error) => Err(error.into()),
         }
     }

@@ -277,7 +277,7 @@ impl Client {
         if self.is_left_alone() {
             return Err(Refusal::NotTaken("the broker was killed".to_owned()).into());
         }
-        let (connection, content) = pack(connection, socket)?;
+        let (connection, content) = pack(connection, socket).map_err(ClientError::Unmade)?;
         let fds: Vec<BorrowedFd<'_>> = content.iter().map(AsFd::as_fd).collect();
         let until = offered.then(|| machine_clock::nanoseconds() + PATIENCE.as_nanos() as u64);
         let patience = if offered { PATIENCE + PATIENCE_AFTER } else { PATIENCE_TO_MOVE };

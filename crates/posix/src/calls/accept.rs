@@ -1,12 +1,13 @@
 //! accept4(2).
 
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::MutexGuard;
 
 use clock::Instant;
 use stack::ListenerId;
 
 use crate::address::write_name;
+use crate::descriptors::internal;
 use crate::errno::{Errno, fail};
 use crate::ids::SocketId;
 use crate::inside;
@@ -34,8 +35,8 @@ struct Asked<'n> {
 /// What a call that waits has found.
 enum Found {
     Accepted(Accepted),
-    /// The shadow has a connection.
-    AtShadow,
+    /// The shadow has a connection: to be asked by the number that the call has, or by this one where the program has closed that meanwhile.
+    AtShadow(Option<OwnedFd>),
 }
 
 impl Process {
@@ -59,7 +60,7 @@ impl Process {
         let mut asked = Asked { fd, name, flags };
         if state.is_shadows_turn(id) {
             drop(state);
-            match self.accept_of_kernel(&mut asked) {
+            match self.accept_of_kernel(None, &mut asked) {
                 Err(EAGAIN) => state = self.lock(),
                 accepted => return Verdict::Done(accepted),
             }
@@ -92,7 +93,7 @@ impl Process {
             });
             match found {
                 Ok(Found::Accepted(accepted)) => return accepted,
-                Ok(Found::AtShadow) => match self.accept_of_kernel(asked) {
+                Ok(Found::AtShadow(other)) => match self.accept_of_kernel(other, asked) {
                     Err(EAGAIN) => state = self.lock(),
                     accepted => return accepted,
                 },
@@ -107,16 +108,20 @@ impl Process {
 
     /// A connection that came to the shadow. Another process may be faster, and then a call at a socket that blocks waits in the kernel: never
     /// with the lock. What comes to the stack meanwhile is for others that have the listener.
-    fn accept_of_kernel(&self, asked: &mut Asked<'_>) -> Accepted {
+    fn accept_of_kernel(&self, other: Option<OwnedFd>, asked: &mut Asked<'_>) -> Accepted {
+        let fd = other.as_ref().map_or(asked.fd, AsRawFd::as_raw_fd);
         let accepted = loop {
-            match inside::outside(|| syscall::accept(asked.fd, asked.name.as_deref_mut(), asked.flags)) {
-                Some(accepted) => break accepted?,
-                None if inside::interrupted() => return fail(libc::EINTR),
+            match inside::outside(|| syscall::accept(fd, asked.name.as_deref_mut(), asked.flags)) {
+                Some(accepted) => break accepted.map_err(Errno::from),
+                None if inside::interrupted() => break fail(libc::EINTR),
                 None => {}
             }
         };
-        self.on_accept();
-        Ok(accepted)
+        other.into_iter().for_each(internal::close);
+        if accepted.is_ok() {
+            self.on_accept();
+        }
+        accepted
     }
 
     /// accept4(2) on a listener that we know succeeded by the kernel.
@@ -176,14 +181,9 @@ impl State {
             return None;
         }
         match (own == asked.fd, socket.is_common) {
-            (true, _) => Some(Found::AtShadow),
-            // The program has closed the number meanwhile, and what was opened since has it. Nobody but this call has the description: there is a
-            // connection, so that nothing waits.
-            (false, false) => {
-                let accepted = syscall::accept(own, asked.name.as_deref_mut(), asked.flags);
-                self.left_to_kernel.accepted += u64::from(accepted.is_ok());
-                Some(Found::Accepted(accepted.map_err(Errno::from)))
-            }
+            (true, _) => Some(Found::AtShadow(None)),
+            // The program has closed the number meanwhile, and what was opened since has it.
+            (false, false) => internal::copy(own).map(|own| Found::AtShadow(Some(own))),
             (false, true) => None, // It is for the others.
         }
     }

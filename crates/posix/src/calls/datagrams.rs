@@ -20,7 +20,7 @@ use crate::socket::Role;
 use crate::socket::control_messages::ControlWriter;
 use crate::socket::learned_ways::LearnedWay;
 use crate::socket::times::on_the_wall;
-use crate::socket::udp::scatter;
+use crate::socket::udp::{DATAGRAM_MAX, scatter};
 use crate::socket::udp_messages::apply_udp_control;
 use crate::wait::{On, Stop, Waiting};
 
@@ -204,7 +204,7 @@ impl State {
         let Role::Udp(udp) = &mut socket.role else { return None };
         let on_stack = udp.on_stack?;
         let stack = self.queue.runtime.as_mut()?.stack();
-        let room: usize = request.buffers.iter().map(|buffer| buffer.len()).sum();
+        let room = request.buffers.iter().fold(0usize, |room, buffer| room.saturating_add(buffer.len()));
         let peek = request.flags & libc::MSG_PEEK != 0;
         let read = |stack: &mut Stack, out: &mut [u8]| match peek {
             true => stack.udp_peek_from(on_stack, out),
@@ -213,7 +213,7 @@ impl State {
         let received = match &mut *request.buffers {
             [buffer] => read(stack, buffer),
             buffers => {
-                udp.room.resize(room, 0);
+                udp.room.resize(room.min(DATAGRAM_MAX), 0);
                 read(stack, &mut udp.room).inspect(|received| scatter(&udp.room[..received.len], buffers))
             }
         };

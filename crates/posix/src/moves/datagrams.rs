@@ -8,10 +8,8 @@ use stack::udp::{Received, UdpId, UdpRecvError};
 use crate::descriptors::internal;
 use crate::ids::SocketId;
 use crate::process::State;
+use crate::socket::udp::DATAGRAM_MAX;
 use crate::socket::{Role, Socket};
-
-/// Octets that the longest datagram has, and those that came together.
-const DATAGRAM_MAX: usize = 65_535;
 
 impl State {
     /// The process goes: what came to sockets that others may have is left to them.

@@ -11,6 +11,9 @@ use crate::socket::learned_ways::{LearnedWay, LearnedWays};
 use crate::socket::readiness::{READABLE, WRITABLE};
 use crate::socket::udp_messages::Asked;
 
+/// Octets that the longest datagram has, and those that came together.
+pub(crate) const DATAGRAM_MAX: usize = 65_535;
+
 /// What looks like a client, as it is connected or was never bound, is claimed when it is waited for this often. A claim is a request to the
 /// broker: who asks one question, such as for the address of a name, would wait longer for it than for the answer.
 pub(crate) const CLIENT_WAITS: u32 = 32;

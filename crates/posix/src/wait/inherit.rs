@@ -9,6 +9,9 @@ use crate::request::Verdict;
 use crate::socket::{Place, Role};
 use crate::wait::on::{On, Stop, Waiting};
 
+/// Connections that a process asks its parent for at a time. Threads that each ask for one have the rest of the broker's 64.
+const ASKED_AT_A_TIME: usize = 32;
+
 impl State {
     /// Asks for a connection that this process inherited, once; false if there is no parent to ask.
     fn ask_for_inherited(&mut self, id: SocketId) -> bool {
@@ -75,16 +78,18 @@ impl Process {
         self.inherit(state, id).map_or_else(|errno| Verdict::Done(Err(errno)), |()| Verdict::Kernel)
     }
 
-    /// The same for several; the answers take their time together.
+    /// The same for several; the answers take their time together, for as many as the broker lets one process ask at a time.
     pub(crate) fn inherit_all(&self, ids: &[SocketId]) {
-        let mut state = self.lock();
-        for id in ids {
-            state.ask_for_inherited(*id);
-        }
-        drop(state);
-        for id in ids {
-            // One that is lost says so when it is used.
-            let _ = self.inherit(self.lock(), *id);
+        for ids in ids.chunks(ASKED_AT_A_TIME) {
+            let mut state = self.lock();
+            for id in ids {
+                state.ask_for_inherited(*id);
+            }
+            drop(state);
+            for id in ids {
+                // One that is lost says so when it is used.
+                let _ = self.inherit(self.lock(), *id);
+            }
         }
     }
 }

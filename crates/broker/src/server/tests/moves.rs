@@ -24,6 +24,20 @@ fn a_client_speaks_for_no_peer_of_this_host() {
     }
 }
 
+/// Its program may be at its limit of descriptors, or out of memory: that costs one move, and not the connections that stay.
+#[test]
+fn a_connection_that_cannot_be_sent_leaves_the_broker_with_its_client() {
+    let served = Served::new(1);
+    let mut client = served.connect();
+    let (listener, ..) = connected();
+    client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+    let long = vec![0; crate::moving::OCTETS_MAX + 1];
+    let connection = crate::moving::tests::connection(&long, b"", b"");
+    let error = client.move_connection(&connection, SocketKind::default(), false).unwrap_err();
+    assert!(matches!(error, ClientError::Unmade(_)) && !error.is_fatal(), "{error}");
+    client.settle().unwrap();
+}
+
 fn moved(client: &mut Client, ticket: &crate::client::Ticket) -> Result<OwnedFd, ClientError> {
     loop {
         match client.poll_move_for(ticket) {
