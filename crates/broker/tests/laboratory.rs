@@ -621,3 +621,23 @@ fn interfaces_that_cannot_be_used_are_told() {
     let Some(OpenError::NoInterface(why)) = open(&["tunnel"]).err() else { panic!("a tunnel is claimed") };
     assert_eq!(why, "tunnel carries packets without Ethernet headers");
 }
+
+/// XDP runs behind the driver on a veth with one queue, where that is better. That is no reason to leave it to the kernel beside an interface in native mode.
+#[test]
+fn a_veth_with_one_queue_is_used_beside_one_with_several() {
+    if !lab::require_root_and_xdp() {
+        return;
+    }
+    let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let lab = Lab::new().unwrap();
+    let two = "numtxqueues 2 numrxqueues 2";
+    lab.ip(Side::Server, &format!("link add wide {two} type veth peer name other {two}")).unwrap();
+    for command in ["address add 10.54.0.1/24 dev wide", "link set other up", "link set wide up"] {
+        lab.ip(Side::Server, command).unwrap();
+    }
+    let server = lab.inside(Side::Server, || Server::open(config(&[])).unwrap());
+    assert_eq!(server.notes(), [""; 0]);
+    drop(server);
+    let links = lab.ip(Side::Server, "link show").unwrap();
+    assert!(!links.contains("xdp"), "{links}");
+}

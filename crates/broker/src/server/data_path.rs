@@ -33,7 +33,7 @@ const PLACES: u16 = 8;
 pub(crate) trait DataPath: Send {
     /// How packets come in, for people.
     fn describe(&self) -> String;
-    /// Whether packets come before the kernel has made its own of them.
+    /// Whether the driver has XDP, so that nobody else's packets cost more by it.
     fn is_native(&self) -> bool;
     /// Whether several datagrams may come as one packet.
     fn merges_datagrams(&self) -> bool;
@@ -287,7 +287,8 @@ impl DataPath for XdpPath {
     }
 
     fn is_native(&self) -> bool {
-        self.program.mode() == AttachMode::Native
+        // A veth's driver has XDP, also where generic mode was the better choice.
+        self.program.mode() == AttachMode::Native || self.program.merges_datagrams()
     }
 
     fn merges_datagrams(&self) -> bool {
