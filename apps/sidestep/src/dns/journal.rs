@@ -48,7 +48,8 @@ fn append_to(path: &Path, differences: &[Arc<Difference>]) -> io::Result<u64> {
     Ok(before + octets.len() as u64)
 }
 
-/// The differences in the journal of the zone in `file`, as far as they are whole. The rest is cut off.
+/// The differences in the journal of the zone in `file`, as far as they are whole. The rest is cut off: mostly it is what was being written when the machine
+/// stopped. It may be damage with updates behind it, too, so a copy of all is kept.
 pub(super) fn read(file: &Path) -> io::Result<Vec<Arc<Difference>>> {
     let path = path(file);
     let octets = match fs::read(&path) {
@@ -63,7 +64,14 @@ pub(super) fn read(file: &Path) -> io::Result<Vec<Arc<Difference>>> {
     }
     let whole = if octets.starts_with(MAGIC) { octets.len() - rest.len() } else { 0 };
     if whole < octets.len() {
-        log::warn!("{}: {} octets at its end are cut off", path.display(), octets.len() - whole);
+        let copy = free_name_beside(&path);
+        fs::copy(&path, &copy)?;
+        log::warn!(
+            "{}: {} octets at its end are cut off, and a copy is in {}",
+            path.display(),
+            octets.len() - whole,
+            copy.display()
+        );
         File::options().write(true).open(&path)?.set_len(whole as u64)?;
     }
     Ok(differences)
@@ -94,10 +102,21 @@ pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
 
 /// Sets a journal aside that does not fit the file, which somebody has changed: what comes later is not to stand behind it.
 pub(super) fn set_aside(file: &Path) -> io::Result<PathBuf> {
-    let mut aside = path(file).into_os_string();
-    aside.push(".unfit");
+    let aside = free_name_beside(&path(file));
     fs::rename(path(file), &aside)?;
-    Ok(aside.into())
+    Ok(aside)
+}
+
+/// `NAME.unfit`, or `NAME.unfit.1` and so on: what was set aside before is not overwritten.
+fn free_name_beside(path: &Path) -> PathBuf {
+    let named = |ending: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(ending);
+        PathBuf::from(name)
+    };
+    let numbered = (1u32..).map(|number| named(&format!(".unfit.{number}")));
+    let mut names = std::iter::once(named(".unfit")).chain(numbered);
+    names.find(|name| !name.exists()).expect("there are more names than files")
 }
 
 pub(super) fn path(file: &Path) -> PathBuf {
@@ -185,5 +204,12 @@ mod tests {
             fs::write(path(file), &octets).unwrap();
             assert!(read(file).unwrap().is_empty(), "octet {at}");
         }
+        // What stood behind it was acknowledged.
+        let copies = ["", ".1", ".2"].map(|number| {
+            let mut name = path(file).into_os_string();
+            name.push(format!(".unfit{number}"));
+            fs::read(name).unwrap()
+        });
+        assert!(copies.iter().all(|copy| copy.len() == whole.len()), "whole copies, none overwritten");
     }
 }
