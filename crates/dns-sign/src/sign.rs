@@ -49,8 +49,8 @@ pub struct Signed {
 pub struct Due {
     /// Their owners.
     pub names: Vec<NameBuf>,
-    /// Seconds until the next ones are due.
-    pub next: u32,
+    /// Whether these are all that is due now.
+    pub is_all: bool,
 }
 
 /// The records that deny what a zone does not have.
@@ -173,19 +173,16 @@ impl<'k> Signer<'k> {
 
     /// What is due of the signatures of `held`, of so many names at most.
     pub fn due(&self, held: &Zone, names_max: usize) -> Due {
-        let mut due = Due { names: Vec::new(), next: self.pen.lifetimes.validity };
+        let mut due = Due { names: Vec::new(), is_all: true };
         for node in held.nodes() {
-            let signatures = || node.rrsets().filter_map(|set| Some((set.covered()?, set)));
-            if signatures().all(|(covered, set)| self.pen.are_good_in(covered, Some(set))) {
-                let renewals = signatures()
-                    .flat_map(|(_, set)| set.records())
-                    .filter_map(|rdata| self.pen.renewal(rdata));
-                due.next = renewals.fold(due.next, u32::min);
-            } else if due.names.len() < names_max {
-                due.names.push(NameBuf::from(name_of(node)));
-            } else {
-                return Due { next: 0, ..due };
+            let mut signatures = node.rrsets().filter_map(|set| Some((set.covered()?, set)));
+            if signatures.all(|(covered, set)| self.pen.are_good_in(covered, Some(set))) {
+                continue;
             }
+            if due.names.len() >= names_max {
+                return Due { is_all: false, ..due };
+            }
+            due.names.push(NameBuf::from(name_of(node)));
         }
         due
     }

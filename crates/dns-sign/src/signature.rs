@@ -86,7 +86,7 @@ impl Pen<'_> {
                     rdata.get(2) == Some(&key.algorithm())
                         && rdata.get(16..18) == Some(&key.tag().to_be_bytes())
                 };
-                signers.iter().any(is_by) && self.renewal(rdata).is_some()
+                signers.iter().any(is_by) && self.is_good(rdata)
             })
     }
 
@@ -96,13 +96,12 @@ impl Pen<'_> {
         self.are_good(rtype, records.into_iter())
     }
 
-    /// Seconds until a signature is to be made anew; `None` if that is already so.
-    pub(crate) fn renewal(&self, rdata: &[u8]) -> Option<u32> {
+    /// Whether a signature need not be made anew yet.
+    fn is_good(&self, rdata: &[u8]) -> bool {
         let time = |at: usize| rdata.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes);
-        let (expiration, inception) = (time(8)?, time(12)?);
+        let (Some(expiration), Some(inception)) = (time(8), time(12)) else { return false };
         // One that has not begun was made before the clock went back.
         let has_begun = !is_older(self.now, inception);
-        let renewed_at = expiration.wrapping_sub(self.lifetimes.refresh);
-        (has_begun && is_older(self.now, renewed_at)).then(|| renewed_at.wrapping_sub(self.now))
+        has_begun && is_older(self.now, expiration.wrapping_sub(self.lifetimes.refresh))
     }
 }

@@ -26,8 +26,9 @@ use super::transfers::unix_time;
 use super::version::Version;
 use super::{key_files, load, store, tokens};
 
-/// Names whose signatures are renewed in one version at most: others wait for less than a second meanwhile.
-const RENEWED_MAX: usize = 2000;
+/// Names whose signatures are renewed in one version at most: others wait for less than a second meanwhile. With the apex these are few enough for their links
+/// in the chain of NSEC records to be made one by one.
+const RENEWED_MAX: usize = 900;
 
 /// What happens to signatures is looked at so often, whatever they say: clocks may jump, and keys may come.
 pub(crate) const LOOK_MAX: Duration = Duration::from_secs(3600);
@@ -438,7 +439,9 @@ pub(crate) fn renew(held: &Version) -> anyhow::Result<(Option<Version>, Duration
     let signing = Signing { keys: Arc::new(keys), ..Signing::clone(signing) };
     let due = signing.due(zone, RENEWED_MAX)?;
     let next_key = signing.keys.next_change(now).map_or(u64::MAX, |time| time - now);
-    let again = Duration::from_secs(next_key.min(due.next.into()).max(1)).min(LOOK_MAX);
+    // Signatures are renewed days before they end: those of an hour in one version, lest a large zone has one each second.
+    let again =
+        if due.is_all { LOOK_MAX.min(Duration::from_secs(next_key.max(1))) } else { Duration::from_secs(1) };
     let next = signing.next(held, &due.names)?;
     let served = served_next(held, next.as_ref());
     let is_unsigned = next.as_ref().is_some_and(|next| next.unsigned.is_some());
