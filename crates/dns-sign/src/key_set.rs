@@ -90,6 +90,13 @@ impl KeySet {
         is_told && key.role() == Role::KeySigning && key.times.state(now) == State::Signing
     }
 
+    /// A key of `before` that is in use by its times, and is not among these: its files are gone.
+    pub fn lacks<'k>(&self, before: &'k KeySet, now: u64) -> Option<&'k Key> {
+        let is_used = |key: &Key| !matches!(key.times.state(now), State::Waiting | State::Removed);
+        let is_here = |key: &Key| self.keys.iter().any(|own| own.public_key() == key.public_key());
+        before.keys.iter().find(|key| is_used(key) && !is_here(key))
+    }
+
     /// When the next key comes or goes.
     pub fn next_change(&self, now: u64) -> Option<u64> {
         self.keys.iter().filter_map(|key| key.times.next(now)).map(|(_, time)| time).min()

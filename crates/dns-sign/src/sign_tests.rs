@@ -263,6 +263,16 @@ fn signatures_are_renewed_before_they_end_and_not_all_at_once() {
 }
 
 #[test]
+fn a_key_in_use_whose_files_are_gone_is_missed() {
+    let both = [Times::default(), Times { delete: Some(NOW + DAY), ..Times::default() }];
+    let [first, second] = both.map(|times| KeySet::new(vec![key(Role::ZoneSigning, times)]));
+    let missed = |now| first.lacks(&second, now).map(Key::tag);
+    assert_eq!(missed(NOW), Some(second.keys()[0].tag()));
+    assert_eq!(missed(NOW + 2 * DAY), None, "it has left the zone");
+    assert_eq!(second.lacks(&second, NOW).map(Key::tag), None);
+}
+
+#[test]
 fn no_more_names_are_due_at_once_than_wanted() {
     let keys = keys();
     let mut held = None;

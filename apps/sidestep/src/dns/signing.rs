@@ -436,8 +436,10 @@ pub(crate) fn renew(held: &Version) -> anyhow::Result<(Option<Version>, Duration
     let now = unix_time();
     let mut keys = with_algorithm(zone.origin(), &signing.directory, signing.algorithm, signing.makes_keys)?;
     tokens::connect(zone.origin(), &mut keys, signing.key_uri.as_ref());
+    let before = Arc::clone(&signing.keys);
     let signing = Signing { keys: Arc::new(keys), ..Signing::clone(signing) };
     let due = signing.due(zone, RENEWED_MAX)?;
+    refuse_lacking(zone.origin(), &before, &signing, now)?;
     let next_key = signing.keys.next_change(now).map_or(u64::MAX, |time| time - now);
     // Signatures are renewed days before they end: those of an hour in one version, lest a large zone has one each second.
     let again =
@@ -458,6 +460,17 @@ pub(crate) fn renew(held: &Version) -> anyhow::Result<(Option<Version>, Duration
         return Ok((None, again));
     }
     Ok((Some(with_viewed(signing.keep(held, next), viewed)), again))
+}
+
+/// What was signed with a key whose files are gone would be bogus for whoever has it still, once the key has left the DNSKEY set: nothing changes until they
+/// are back.
+fn refuse_lacking(origin: Name<'_>, before: &KeySet, signing: &Signing, now: u64) -> anyhow::Result<()> {
+    let Some(key) = signing.keys.lacks(before, now) else { return Ok(()) };
+    bail!(
+        "the files {}.key and .private are gone from {}: put them back, or have the key retire by its times",
+        key.file_stem(origin),
+        signing.directory.display()
+    )
 }
 
 /// The keys in a directory. If they are to have another algorithm, the change begins.
