@@ -70,6 +70,15 @@ fn config(interfaces: &[&str]) -> Config {
     }
 }
 
+/// A laboratory without a broker, and the turn of the test that has it.
+fn laboratory() -> Option<(MutexGuard<'static, ()>, Lab)> {
+    if !lab::require_root_and_xdp() {
+        return None;
+    }
+    let turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    Some((turn, Lab::new().unwrap()))
+}
+
 impl Setting {
     fn new(queues: u32) -> Option<Setting> {
         Setting::prepared(queues, |_| ())
@@ -597,11 +606,7 @@ fn a_connection_of_another_namespace_is_not_handed_over() {
 
 #[test]
 fn interfaces_that_cannot_be_used_are_told() {
-    if !lab::require_root_and_xdp() {
-        return;
-    }
-    let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let lab = Lab::new().unwrap();
+    let Some((_turn, lab)) = laboratory() else { return };
     let open = |interfaces: &[&str]| lab.inside(Side::Server, || Server::open(config(interfaces)));
     let none = open(&["no-such-if"]).err().map(|error| error.to_string());
     assert_eq!(none.as_deref(), Some("there is no interface no-such-if"));
@@ -625,11 +630,7 @@ fn interfaces_that_cannot_be_used_are_told() {
 /// XDP runs behind the driver on a veth with one queue, where that is better. That is no reason to leave it to the kernel beside an interface in native mode.
 #[test]
 fn a_veth_with_one_queue_is_used_beside_one_with_several() {
-    if !lab::require_root_and_xdp() {
-        return;
-    }
-    let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let lab = Lab::new().unwrap();
+    let Some((_turn, lab)) = laboratory() else { return };
     let two = "numtxqueues 2 numrxqueues 2";
     lab.ip(Side::Server, &format!("link add wide {two} type veth peer name other {two}")).unwrap();
     for command in ["address add 10.54.0.1/24 dev wide", "link set other up", "link set wide up"] {

@@ -107,16 +107,20 @@ pub(super) fn set_aside(file: &Path) -> io::Result<PathBuf> {
     Ok(aside)
 }
 
+/// What is set aside at most of one zone, before the last is overwritten.
+const ASIDE_MAX: u32 = 16;
+
 /// `NAME.unfit`, or `NAME.unfit.1` and so on: what was set aside before is not overwritten.
 fn free_name_beside(path: &Path) -> PathBuf {
-    let named = |ending: &str| {
+    let named = |number: u32| {
         let mut name = path.as_os_str().to_owned();
-        name.push(ending);
+        name.push(".unfit");
+        if number > 0 {
+            name.push(format!(".{number}"));
+        }
         PathBuf::from(name)
     };
-    let numbered = (1u32..).map(|number| named(&format!(".unfit.{number}")));
-    let mut names = std::iter::once(named(".unfit")).chain(numbered);
-    names.find(|name| !name.exists()).expect("there are more names than files")
+    (0..ASIDE_MAX).map(named).find(|name| !name.exists()).unwrap_or_else(|| named(ASIDE_MAX - 1))
 }
 
 pub(super) fn path(file: &Path) -> PathBuf {

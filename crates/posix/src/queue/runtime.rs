@@ -2,10 +2,11 @@
 
 use std::os::fd::RawFd;
 
-use crate::queue::resting_ports::REST;
 use clock::{Duration, Instant};
 use engine::{Application, Config, Datagram, DeviceId, Engine, EngineHandle, UdpResponder};
 use stack::{Event, LinkId, Stack};
+
+use crate::queue::resting_ports::REST;
 
 /// Connections that the tables of a process are made for.
 const CONNECTIONS_MAX: u32 = 1 << 18;
