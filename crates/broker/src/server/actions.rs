@@ -16,7 +16,10 @@ use crate::protocol::{Grant, News};
 use crate::registry::{Action, ClaimKey, ClientId, Identity, LinkNumber, Shadow};
 
 /// How long until a queue is lent again that could not be: its last owner's socket is gone a moment after it was closed.
+/// It grows by as much with each attempt, as the kernel may be slow, or the queue another program's.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
+/// Attempts behind which it grows no more.
+const BUSY_ATTEMPTS: u32 = 50;
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
 impl Broker {
@@ -51,6 +54,9 @@ impl Broker {
             Some(place) => open.path.share(place, open.frame_size, zero_copy, owner, identity),
             None => open.path.lend(&queues, open.frame_size, zero_copy, owner),
         };
+        let is_busy = matches!(lent, Err(XdpError::QueueBusy { .. }));
+        open.attempts = if is_busy { open.attempts.saturating_add(1) } else { 0 };
+        let busy_pause = BUSY_PAUSE * open.attempts.min(BUSY_ATTEMPTS);
         match lent {
             Ok(lent) => {
                 let is_kept = open.path.is_kept();
@@ -70,9 +76,8 @@ impl Broker {
                 self.offer_handshakes(client, now);
             }
             Err(error) => {
-                let is_busy = matches!(error, XdpError::QueueBusy { .. });
                 let is_soon = is_busy && !self.registry.is_left(link, &queues);
-                let pause = if is_soon { BUSY_PAUSE } else { FAILURE_PAUSE };
+                let pause = if is_soon { busy_pause } else { FAILURE_PAUSE };
                 self.registry.on_not_lent(link, &queues, pause, now);
                 // A queue that is not shared is as good as one that is taken.
                 if !is_busy && !matches!(error, XdpError::NotShared { .. }) {

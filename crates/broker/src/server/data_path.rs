@@ -217,8 +217,17 @@ struct Shared {
     queue: SharedQueue,
     /// What it was made with.
     options: XdpOptions,
+    /// How many processes it was to be for.
+    places: u16,
     /// Who shares it; `None`: one process has it, which shares it with nobody.
     identity: Option<Identity>,
+}
+
+impl Shared {
+    /// Whether `identity` may have it, or more of it.
+    fn is_for(&self, identity: Option<Identity>) -> bool {
+        identity.is_some() && self.identity == identity
+    }
 }
 
 impl XdpPath {
@@ -238,21 +247,24 @@ impl XdpPath {
         options: &XdpOptions,
     ) -> Result<(), XdpError> {
         let not_shared = || XdpError::NotShared { interface: self.program.interface().to_owned(), queue };
-        let is_for_us = |it: &Shared| identity.is_some() && it.identity == identity;
-        match self.shared.get(&queue) {
-            Some(it) if it.queue.is_unused() && !(is_for_us(it) && it.options == *options) => {
+        let places = if identity.is_some() { PLACES } else { 1 };
+        match self.shared.get_mut(&queue) {
+            // Made while the queue was busy: each attempt with new memory would pin it faster than the kernel frees it.
+            Some(it) if it.queue.is_new() && it.options == *options && it.places >= places => {
+                it.identity = identity;
+            }
+            Some(it) if it.queue.is_unused() && !(it.is_for(identity) && it.options == *options) => {
                 self.shared.remove(&queue);
             }
-            Some(it) if !is_for_us(it) => return Err(not_shared()),
+            Some(it) if !it.is_for(identity) => return Err(not_shared()),
             _ => {}
         }
         if !self.shared.contains_key(&queue) {
             if self.program.is_shared(queue) {
                 return Err(not_shared()); // By processes of a broker that was killed: it had what binds more sockets.
             }
-            let places = if identity.is_some() { PLACES } else { 1 };
             let made = self.make_shared(queue, places, options)?;
-            self.shared.insert(queue, Shared { queue: made, options: options.clone(), identity });
+            self.shared.insert(queue, Shared { queue: made, options: options.clone(), places, identity });
         }
         Ok(())
     }
@@ -484,6 +496,43 @@ mod tests {
             std::fs::rename(&aside, &map).unwrap();
             drop(open("next").unwrap());
             assert!(!path("killed").exists() && !path("next").exists());
+        });
+    }
+
+    /// Memory of packets that this process has.
+    fn packet_memory() -> std::collections::BTreeSet<u64> {
+        use std::os::unix::fs::MetadataExt;
+        let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap().path());
+        let ours = descriptors.filter(|path| {
+            std::fs::read_link(path).is_ok_and(|target| target.to_string_lossy().contains("sidestep-umem"))
+        });
+        ours.filter_map(|path| Some(std::fs::metadata(path).ok()?.ino())).collect()
+    }
+
+    #[test]
+    fn attempts_at_a_busy_queue_make_memory_once() {
+        if !lab::require_root_and_xdp() {
+            return;
+        }
+        let _turn = LABORATORY.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let lab = lab::Lab::new().unwrap();
+        lab.inside(lab::Side::Server, || {
+            let mut path = Xdp::new(Some(AttachMode::Native), None).open(lab::SERVER_INTERFACE, 0).unwrap();
+            let owner = QueueOwner { secret: [7, 8], user: 1000 };
+            let busy = path.lend(&[0], None, false, owner).unwrap();
+            let mut attempt = |identity| path.share((0, 0), None, false, owner, identity);
+            let user = Some(Identity { user: 1000, group: 1000 });
+            assert!(matches!(attempt(user), Err(XdpError::QueueBusy { .. })));
+            let memory = packet_memory();
+            for identity in [None, None, user, Some(Identity { user: 1001, group: 1001 }), None] {
+                assert!(matches!(attempt(identity), Err(XdpError::QueueBusy { .. })));
+                assert_eq!(packet_memory(), memory, "{identity:?}");
+            }
+            drop(busy);
+            while attempt(None).is_err() {
+                std::thread::sleep(std::time::Duration::from_millis(1)); // The kernel frees it a moment later.
+            }
+            assert!(matches!(attempt(user), Err(XdpError::NotShared { .. })), "one process has it");
         });
     }
 

@@ -46,6 +46,8 @@ pub(super) struct Open {
     pub(super) mtu: u16,
     /// Of the devices on it. They keep it when the interface needs less.
     pub(super) frame_size: Option<u16>,
+    /// Attempts to lend a queue, one after the other, that found it busy.
+    pub(super) attempts: u32,
 }
 
 /// What happened to an interface.
@@ -176,7 +178,7 @@ impl Port {
             Ok(path) => {
                 let Found { view, mac, mtu, frame_size } = found;
                 let view = as_taken(view, &*path);
-                self.open = Some(Open { path, view, mac, mtu: octets(mtu), frame_size });
+                self.open = Some(Open { path, view, mac, mtu: octets(mtu), frame_size, attempts: 0 });
                 self.failure = None;
                 Some(Change::Attached)
             }

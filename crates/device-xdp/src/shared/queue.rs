@@ -88,7 +88,8 @@ impl SharedQueue {
     /// [`crate::adopt`] takes it over. The program delivers to it from now on: claim the number afterwards.
     ///
     /// # Errors
-    /// After an error nothing is lent. `QueueBusy`: the queue is not free yet, or processes that have given up their places have not ended yet. `NotShared`: all places are
+    /// After an error nothing is lent. `QueueBusy`: the queue is not free yet (use this value again: what a dropped one leaves behind, the
+    /// kernel frees no sooner than the queue), or processes that have given up their places have not ended yet. `NotShared`: all places are
     /// lent, or the NIC writes the packets, and does so for one process only.
     pub fn lend(&mut self, program: &mut SteeringProgram, number: u16) -> Result<Lent, XdpError> {
         let mode = self.bind(program)?;
@@ -128,6 +129,11 @@ impl SharedQueue {
     /// Whether no process has a place.
     pub fn is_unused(&self) -> bool {
         !self.places.iter().any(|place| place.is_lent)
+    }
+
+    /// Whether no process has ever had a place: nobody has had the memory.
+    pub fn is_new(&self) -> bool {
+        self.places.is_empty()
     }
 
     fn bind(&mut self, program: &SteeringProgram) -> Result<CopyMode, XdpError> {
