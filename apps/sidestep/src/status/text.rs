@@ -81,7 +81,7 @@ fn why_without_queue(report: Option<&ProgramReport>, process: Process) -> &'stat
             ": none of its sockets can be accelerated"
         }
         Process { listeners: 1.., .. } => {
-            ": its listeners are served by other processes, as a master's by its workers"
+            ": it has not waited at its listeners, as a master leaves that to its workers"
         }
         Process { connections: 1.., .. } => ": it has connections of the kernel only",
         Process { udp: 1.., .. } => ": it has not waited at its UDP sockets",
@@ -291,7 +291,7 @@ mod tests {
         );
         assert!(
             told(Process { listeners: 1, ..nothing })[0]
-                .contains("its listeners are served by other processes")
+                .contains("it has not waited at its listeners")
         );
         assert!(told(Process { is_go: true, listeners: 1, ..nothing })[0].contains("Go program"));
         assert_eq!(told(Process { connections: 2, ..nothing })[1], "  2 connections on the kernel");
