@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use dns_message::{Malformed, Message, Record, is_older, serial_of};
 use dns_wire::{Class, Name, NameBuf, Rcode, Rtype};
+use dns_zone::builder::is_same;
 use dns_zone::text::is_rdata;
 use dns_zone::{Changed, Node, RecordError, Rrset, Zone, ZoneEditor};
 
@@ -90,8 +91,10 @@ impl Update {
             }
         }
         let is_met = |((owner, rtype), wanted): (&(NameBuf, u16), &Vec<&[u8]>)| {
-            let found = data_of(held.find(owner.as_name().as_bytes()), Rtype(*rtype));
-            let within = |all: &[&[u8]], of: &[&[u8]]| all.iter().all(|rdata| of.contains(rdata));
+            let rtype = Rtype(*rtype);
+            let found = data_of(held.find(owner.as_name().as_bytes()), rtype);
+            let is_in = |rdata: &[u8], of: &[&[u8]]| of.iter().any(|other| is_same(rtype, rdata, other));
+            let within = |all: &[&[u8]], of: &[&[u8]]| all.iter().all(|rdata| is_in(rdata, of));
             within(&found, wanted) && within(wanted, &found)
         };
         if demanded.iter().all(is_met) { Ok(()) } else { Err(Rcode::NxRrset) }

@@ -114,6 +114,18 @@ fn a_set_that_is_demanded_with_its_data_has_these_records_and_no_others() {
 }
 
 #[test]
+fn a_demand_compares_data_as_changes_do_names_without_case_and_other_octets_with_it() {
+    let demand = |owner: &str, rtype, rdata: &[u8]| prerequisite(owner, Class::IN, rtype, rdata);
+    let mx = |preference: u8, host: &str| [&[0, preference][..], &wire(host)].concat();
+    assert_eq!(demand("alias.example.", Rtype::CNAME, &wire("HOST.Example.")), Ok(()));
+    assert_eq!(demand("example.", Rtype::MX, &mx(1, "Host.EXAMPLE.")), Ok(()));
+    assert_eq!(demand("example.", Rtype::MX, &mx(2, "Host.EXAMPLE.")), Err(Rcode::NxRrset));
+    assert_eq!(demand("alias.example.", Rtype::CNAME, &wire("other.example.")), Err(Rcode::NxRrset));
+    let removed = lines(run(&[], &[record("example.", Class::NONE, Rtype::MX, 0, &mx(1, "Host.EXAMPLE."))]));
+    assert_eq!(removed.0.len(), 1, "what a demand takes for the record, a removal does");
+}
+
+#[test]
 fn what_is_no_prerequisite_and_no_change_is_a_format_error_and_changes_nothing() {
     assert_eq!(prerequisite("host.example.", Class::ANY, Rtype::A, ONE), Err(Rcode::FormErr));
     assert_eq!(prerequisite("host.example.", Class::CH, Rtype::A, &[]), Err(Rcode::FormErr));

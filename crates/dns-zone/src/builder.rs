@@ -397,7 +397,7 @@ impl ZoneBuilder {
 const RRSET_LEN_MAX: usize = 65_535 - 700;
 
 /// Whether two records of one type are the same: names in their data are compared without case (RFC 2181, 5; RFC 4343, 3).
-pub(crate) fn is_same(rtype: Rtype, left: &[u8], right: &[u8]) -> bool {
+pub fn is_same(rtype: Rtype, left: &[u8], right: &[u8]) -> bool {
     // The numbers of a SOA are no name.
     let names_from = target_offset(rtype).filter(|_| rtype != Rtype::SOA).unwrap_or(left.len());
     left.len() == right.len()
