@@ -9,13 +9,13 @@ use device::BURST;
 use dns_auth::{Catalog, Counters, Outcome, Prepared, Responder, Settings, Transport};
 use dns_log::{AnswerLog, Entry, Writer};
 use dns_message::Compressor;
-use dns_transfer::{Client, TooLong, Transfer, UpdateRequest};
-use engine::{Datagram, ReturnPath, UdpResponder};
+use dns_transfer::{Client, Transfer, TransferError, UpdateRequest};
+use engine::{Clock, Datagram, ReturnPath, UdpResponder};
 
 use crate::extras::{self, Extras};
 use crate::guard::{Guard, GuardOptions};
 use crate::late::{LateAnswers, LateReply};
-use crate::special::{Special, TransferService, count_reply, handle_special};
+use crate::special::{self, Special, TransferService, count_reply, handle_special};
 
 /// What all responders answer from. Replaced as a whole; each responder takes it for a batch, and holds it no longer than that: what
 /// was replaced is soon its owner's alone, to be freed where no query waits for it.
@@ -139,27 +139,37 @@ impl DnsResponder {
         submit(&self.published.load(), &self.counters, update, reply);
     }
 
-    /// The messages of a transfer, one after the other, each when it is asked for. The last one may say that a record is too long.
+    /// The messages of a transfer to `client`, one after the other, each when it is asked for: when the client can take it. The last one may say that
+    /// the transfer cannot go on.
     pub fn messages(
         &self,
         mut transfer: Box<Transfer>,
-    ) -> impl Iterator<Item = Result<Vec<u8>, TooLong>> + Send + use<> {
+        client: IpAddr,
+    ) -> impl Iterator<Item = Result<Vec<u8>, TransferError>> + Send + use<> {
         let (published, mut compressor) = (Arc::clone(&self.published), Compressor::default());
-        let mut has_failed = false;
+        let (clock, mut has_failed) = (Clock::start(), false);
         std::iter::from_fn(move || {
             if transfer.is_done() || has_failed {
                 return None;
             }
-            let (mut message, now) = (Vec::new(), (published.load().transfers.unix_time)());
-            let written = transfer.write_next(&mut compressor, &mut message, now);
+            let mut message = Vec::new();
+            let out = (&mut compressor, &mut message);
+            let published = published.load();
+            let written = special::continue_transfer(&published, &mut transfer, out, client, clock.now());
             has_failed = written.is_err();
             Some(written.map(|()| message))
         })
     }
 
-    /// The time for signatures, in seconds since 1970.
-    pub(crate) fn unix_time(&self) -> u64 {
-        (self.published.load().transfers.unix_time)()
+    /// Writes the next message of a transfer, which `client` can take at `now`.
+    pub(crate) fn continue_transfer(
+        &self,
+        transfer: &mut Transfer,
+        out: (&mut Compressor, &mut Vec<u8>),
+        client: IpAddr,
+        now: Instant,
+    ) -> Result<(), TransferError> {
+        special::continue_transfer(&self.published.load(), transfer, out, client, now)
     }
 
     fn pick_up(&mut self, published: &Published) {

@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 
+use clock::Instant;
 use dns_auth::{Counters, Outcome, Responder, Transport};
-use dns_message::{Message, NOTIFY, UPDATE};
+use dns_message::{Compressor, Message, NOTIFY, UPDATE};
 use dns_transfer::tsig::Signer;
-use dns_transfer::{Client, Handled, Policy, UpdateRequest, handle};
+use dns_transfer::{Client, Handled, Policy, Transfer, TransferError, UpdateRequest, handle};
 use dns_wire::header::flag;
 use dns_wire::{NameBuf, Query, Rcode, ReceivedRcode, Rtype};
 
@@ -64,6 +65,8 @@ pub enum Wanted {
     Notice,
     /// To change a zone (UPDATE).
     Update,
+    /// To take a transfer that had begun more slowly than is allowed: it is ended.
+    SlowTransfer,
 }
 
 impl SpecialRequest {
@@ -142,6 +145,24 @@ pub(crate) fn handle_special(
     };
     buffer[..reply.len()].copy_from_slice(&reply);
     Special::Answered(Answer::Reply(reply.len()))
+}
+
+/// Writes the next message of a transfer, which `client` can take at `now`. That a transfer ends early is said where requests are.
+pub(crate) fn continue_transfer(
+    published: &Published,
+    transfer: &mut Transfer,
+    (compressor, message): (&mut Compressor, &mut Vec<u8>),
+    client: IpAddr,
+    now: Instant,
+) -> Result<(), TransferError> {
+    let service = &*published.transfers;
+    let written = transfer.write_next(compressor, message, (now, (service.unix_time)()));
+    if written == Err(TransferError::TooSlow) {
+        let (zone, wanted) = (NameBuf::from(transfer.origin()), Wanted::SlowTransfer);
+        let rcode = ReceivedRcode(Rcode::NoError as u16);
+        (service.on_special)(&service.policy, &SpecialRequest { zone, client, wanted, rcode });
+    }
+    written
 }
 
 pub(crate) fn count_reply(counters: &Counters, reply: &[u8]) {

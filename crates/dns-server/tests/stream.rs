@@ -1,13 +1,17 @@
 //! The stream of one client: RFC 7766.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 use clock::{Duration, Instant};
 use dns_auth::compile::compile;
 use dns_auth::{Catalog, Counters};
-use dns_server::{DnsResponder, Published, QueryStream, StreamResponder, Unanswerable};
+use dns_server::{
+    DnsResponder, Published, QueryStream, SpecialRequest, StreamResponder, TransferService, Unanswerable,
+    Wanted,
+};
+use dns_transfer::{AccessList, Policy, Prefix, Slots, Who};
 use dns_wire::{NameBuf, Rtype};
 use dns_zone::ZoneBuilder;
 
@@ -19,14 +23,23 @@ fn name(text: &str) -> NameBuf {
 
 /// Answers from a zone in which `example.` has an address.
 fn responder() -> StreamResponder {
+    responder_of(0, TransferService::default())
+}
+
+/// The same with `hosts` more names, which may be transferred as `transfers` says.
+fn responder_of(hosts: u32, transfers: TransferService) -> StreamResponder {
     let mut builder = ZoneBuilder::new(name("example.").as_name(), 2);
     let soa = [&[0, 0][..], &[0; 20]].concat();
     for (rtype, rdata) in [(Rtype::SOA, soa), (Rtype::A, vec![192, 0, 2, 1])] {
         builder.add(name("example.").as_name(), 60, rtype, &rdata).unwrap();
     }
+    for host in 0..hosts {
+        let owner = name(&format!("host-{host}.example."));
+        builder.add(owner.as_name(), 60, Rtype::A, &[192, 0, 2, 1]).unwrap();
+    }
     let catalog = Arc::new(Catalog::new([Arc::new(compile(builder.finish().unwrap()))], 5));
-    let published =
-        Published { catalog, settings: Arc::default(), transfers: Arc::default(), guard: None, log: None };
+    let transfers = Arc::new(transfers);
+    let published = Published { catalog, settings: Arc::default(), transfers, guard: None, log: None };
     let published = Arc::new(ArcSwap::from_pointee(published));
     StreamResponder::new(
         DnsResponder::new(&published, Arc::new(Counters::default())),
@@ -36,8 +49,14 @@ fn responder() -> StreamResponder {
 
 /// A query for the address with its length in front.
 fn framed(id: u16) -> Vec<u8> {
+    framed_of(id, Rtype::A)
+}
+
+/// The same of another type.
+fn framed_of(id: u16, qtype: Rtype) -> Vec<u8> {
     let header = [&id.to_be_bytes()[..], &[0, 0, 0, 1, 0, 0, 0, 0, 0, 0]].concat();
-    let query = [&header[..], name("example.").as_name().as_bytes(), &[0, 1, 0, 1]].concat();
+    let [high, low] = qtype.0.to_be_bytes();
+    let query = [&header[..], name("example.").as_name().as_bytes(), &[high, low, 0, 1]].concat();
     [&(query.len() as u16).to_be_bytes()[..], &query].concat()
 }
 
@@ -175,6 +194,35 @@ fn a_client_that_takes_its_share_may_go_on_for_ever() {
         now = until;
         stream.on_sent(stream.output().len() / 2, &mut responder);
     }
+}
+
+#[test]
+fn a_client_that_takes_a_transfer_slowly_loses_it_and_the_log_hears_of_that() {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let (slots, log) = (Slots::new(1), Arc::clone(&heard));
+    let client = Who::Address(Prefix::from_text("192.0.2.1").unwrap());
+    let allow_transfer = AccessList(vec![client.into()]);
+    let policy = Policy { allow_transfer, slots: Some(Arc::clone(&slots)), ..Policy::default() };
+    let on_special = Box::new(move |_: &Policy, request: &SpecialRequest| {
+        log.lock().unwrap().push((request.zone.to_string(), request.client, request.wanted));
+    });
+    let mut responder =
+        responder_of(50_000, TransferService { policy, on_special, ..TransferService::default() });
+    let mut stream = QueryStream::new(CLIENT, at(0));
+    stream.answer(&framed_of(1, Rtype::AXFR), &mut responder, at(0)).unwrap();
+    let mut second = 0;
+    let outcome = loop {
+        second += 60;
+        stream.on_sent(stream.output().len().min(32 << 10), &mut responder);
+        match stream.answer(&[], &mut responder, at(second)) {
+            Ok(_) => assert!(second < 3600, "half a kilobyte a second for an hour"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!((outcome, slots.ended_slow(), slots.take().is_some()), (Unanswerable, 1, true));
+    let wanted: Vec<Wanted> = heard.lock().unwrap().iter().map(|(_, _, wanted)| *wanted).collect();
+    assert_eq!(wanted, [Wanted::Transfer, Wanted::SlowTransfer]);
+    assert_eq!(heard.lock().unwrap()[1].0, "example.");
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub mod update;
 pub use access::{AccessList, Allowed, Client, Prefix, Who};
 pub use difference::{Difference, History, Unfit};
 pub use incoming::{Incoming, IncomingError, Received};
-pub use outgoing::{Slots, TooLong, Transfer};
+pub use outgoing::{Slots, Transfer, TransferError};
 pub use request::{Handled, Policy, UpdateRequest, ZonePolicy, handle};
 pub use secondary::{Due, Secondary, SoaTimers};
 pub use tsig::{Algorithm, Key, Keys};

@@ -1,10 +1,11 @@
 //! A zone on its way out: the messages of an AXFR or IXFR, one at a time (RFC 5936; RFC 1995).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use clock::{Duration, Instant};
 use dns_auth::ServedZone;
-use dns_wire::Rtype;
+use dns_wire::{Name, Rtype};
 use dns_zone::{Node, Zone};
 
 use crate::difference::Difference;
@@ -19,22 +20,40 @@ const MESSAGE_MAX: usize = 65_535;
 /// An OPT record that takes 1232 octets over UDP and has no options.
 pub(crate) const OPT: &[u8] = b"\0\0\x29\x04\xd0\0\0\0\0\0\0";
 
-/// A record is too long for a message with a signature.
+/// For so long a client may take a transfer at any rate.
+const ANY_RATE: Duration = Duration::from_secs(600);
+/// What it has to take a second on the whole after that, in octets: otherwise it would hold a version and a slot for as long as it likes.
+const RATE_MIN: u64 = 16 << 10;
+
+/// Why a transfer cannot go on: its connection is to be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a record is too long for a message with a signature")]
-pub struct TooLong;
+pub enum TransferError {
+    /// A record has no room in any message beside the signature.
+    #[error("a record is too long for a message with a signature")]
+    TooLong,
+    /// The client has taken less than 16 KiB a second, apart from the first ten minutes. [`Slots`] have counted it.
+    #[error("the client takes less than 16 KiB a second")]
+    TooSlow,
+}
 
 /// How many transfers there may be at once, and are.
 #[derive(Debug)]
 pub struct Slots {
     max: usize,
     taken: AtomicUsize,
+    /// Transfers that were too slow.
+    ended_slow: AtomicU64,
 }
 
 impl Slots {
     /// `max` slots, none of them taken.
     pub fn new(max: usize) -> Arc<Slots> {
-        Arc::new(Slots { max, taken: AtomicUsize::new(0) })
+        Arc::new(Slots { max, taken: AtomicUsize::new(0), ended_slow: AtomicU64::new(0) })
+    }
+
+    /// How many transfers were ended because their clients were too slow.
+    pub fn ended_slow(&self) -> u64 {
+        self.ended_slow.load(Ordering::Relaxed)
     }
 
     /// Takes one; `None` if all are taken.
@@ -66,7 +85,11 @@ pub struct Transfer {
     has_edns: bool,
     signer: Option<Signer>,
     next: Next,
-    _slot: Slot,
+    /// When the first message was wanted.
+    began: Option<Instant>,
+    /// Octets of all messages.
+    written: u64,
+    slot: Slot,
 }
 
 /// What a transfer has between the two SOA records that frame it.
@@ -101,7 +124,13 @@ impl Transfer {
         signer: Option<Signer>,
         slot: Slot,
     ) -> Transfer {
-        Transfer { zone, content, head, has_edns, signer, next: Next::FirstSoa, _slot: slot }
+        let (next, began, written) = (Next::FirstSoa, None, 0);
+        Transfer { zone, content, head, has_edns, signer, next, began, written, slot }
+    }
+
+    /// The name of the zone.
+    pub fn origin(&self) -> Name<'_> {
+        self.zone.origin()
     }
 
     /// Whether all messages were written.
@@ -109,20 +138,25 @@ impl Transfer {
         self.next == Next::Nothing
     }
 
-    /// Writes the next message into `message`, in place of what that has. `now` is in seconds since 1970.
+    /// Writes the next message into `message`, in place of what that has. It is to be called when the client can take another message, at `now`.
+    /// `unix_time` is the same in seconds since 1970, for signatures.
     ///
     /// # Panics
     /// If the transfer is done.
     ///
     /// # Errors
-    /// A record has no room in any message beside the signature: the transfer cannot go on.
+    /// The transfer cannot go on.
     pub fn write_next(
         &mut self,
         compressor: &mut Compressor,
         message: &mut Vec<u8>,
-        now: u64,
-    ) -> Result<(), TooLong> {
+        (now, unix_time): (Instant, u64),
+    ) -> Result<(), TransferError> {
         assert!(!self.is_done(), "a transfer that is done has no more messages");
+        if self.is_slow(now) {
+            self.slot.0.ended_slow.fetch_add(1, Ordering::Relaxed);
+            return Err(TransferError::TooSlow);
+        }
         let zone = Arc::clone(&self.zone);
         let zone = zone.tree().expect("only zones that have data are transferred");
         let with_opt = self.next == Next::FirstSoa && self.has_edns;
@@ -151,7 +185,7 @@ impl Transfer {
             if message.len() + reserved > MESSAGE_MAX {
                 message.truncate(end);
                 if end == start {
-                    return Err(TooLong); // Another message would have no more room.
+                    return Err(TransferError::TooLong); // Another message would have no more room.
                 }
                 break;
             }
@@ -170,9 +204,17 @@ impl Transfer {
             add_to_count(message, 2, 1);
         }
         if let Some(signer) = &mut self.signer {
-            signer.sign(message, now);
+            signer.sign(message, unix_time);
         }
+        self.written += message.len() as u64;
         Ok(())
+    }
+
+    /// Whether the client has taken too little until `now`, when it can take another message.
+    fn is_slow(&mut self, now: Instant) -> bool {
+        let began = *self.began.get_or_insert(now);
+        let allowed = ANY_RATE + Duration::from_secs(self.written / RATE_MIN);
+        now.since(began) > allowed
     }
 
     /// Writes the header; in the first message also the question and, for a client with EDNS, the OPT record (RFC 5936, 2.2).

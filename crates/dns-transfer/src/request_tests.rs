@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use clock::{Duration, Instant};
 use dns_auth::compile::compile;
 use dns_zone::ZoneBuilder;
 
 use super::*;
+use crate::TransferError;
 use crate::access::{Prefix, Who};
 use crate::tsig::{Algorithm, Key, sign_request};
 use dns_message::{push_record, question_message};
@@ -97,7 +99,7 @@ fn messages(mut transfer: Transfer) -> Vec<Vec<u8>> {
     let (mut compressor, mut messages) = (Compressor::default(), Vec::new());
     while !transfer.is_done() {
         let mut message = Vec::new();
-        transfer.write_next(&mut compressor, &mut message, NOW).unwrap();
+        transfer.write_next(&mut compressor, &mut message, (Instant::ZERO, NOW)).unwrap();
         messages.push(message);
     }
     messages
@@ -239,6 +241,34 @@ fn transfers_at_once_are_limited_and_one_that_ends_makes_room() {
     assert_eq!(rcode(begin()), 2);
     drop(first);
     transfer(begin());
+}
+
+/// Has a client take a message of a large zone every `seconds`; how long the transfer goes on, and how it ends.
+fn taken_every(seconds: u64) -> (u64, Result<(), TransferError>) {
+    let (policy, catalog) = (policy(), catalog(20_000));
+    let mut transfer = transfer(ask(&policy, &catalog, &axfr(), CLIENT, Transport::Tcp));
+    let (mut compressor, mut message, mut second) = (Compressor::default(), Vec::new(), 0);
+    let outcome = loop {
+        let now = Instant::ZERO + Duration::from_secs(5 + second);
+        match transfer.write_next(&mut compressor, &mut message, (now, NOW)) {
+            Ok(()) if transfer.is_done() => break Ok(()),
+            Ok(()) => second += seconds,
+            Err(error) => break Err(error),
+        }
+    };
+    let slots = policy.slots.unwrap();
+    assert_eq!(slots.ended_slow(), u64::from(outcome.is_err()));
+    drop(transfer);
+    assert!(slots.take().is_some() && slots.take().is_some());
+    (second, outcome)
+}
+
+#[test]
+fn a_client_that_takes_a_transfer_too_slowly_does_not_hold_its_slot_for_long() {
+    let (second, outcome) = taken_every(27);
+    assert_eq!(outcome, Err(TransferError::TooSlow));
+    assert!((600..700).contains(&second), "600 octets a second are too few after {second} seconds");
+    assert_eq!(taken_every(10).1, Ok(()), "ten minutes suffice for such a zone at any rate");
 }
 
 #[test]

@@ -82,13 +82,13 @@ impl Answering {
     fn answer(&mut self, question: Question) {
         let (transport, idle_timeout) = (transport(question.via), self.idle_timeout);
         let asker = Asker { remote: question.client, transport, idle_timeout };
-        let takes_transfers = question.takes_transfers;
+        let (takes_transfers, client) = (question.takes_transfers, question.client.ip());
         let (octets, reply) = question.into_parts();
         self.buffer[..octets.len()].copy_from_slice(&octets); // The front takes no longer questions.
         let answer = match self.responder.respond_one(&mut self.buffer, octets.len(), &asker) {
             Answer::Reply(len) => self.buffer[..len].to_vec(),
             Answer::Transfer(transfer) if takes_transfers => {
-                let messages = self.responder.messages(transfer);
+                let messages = self.responder.messages(transfer, client);
                 return reply.answer_many(Box::new(messages.map(|message| message.map_err(|_| Unfinished))));
             }
             Answer::Transfer(_) => refusal(&octets).unwrap_or_default(),

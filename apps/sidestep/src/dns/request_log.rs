@@ -56,6 +56,12 @@ impl RequestLog {
             Wanted::Transfer => "transfer to",
             Wanted::Notice => "NOTIFY from",
             Wanted::Update => "update of",
+            Wanted::SlowTransfer => {
+                let line = format_args!(
+                    "zone {zone}: transfer to {client} is ended: it takes less than 16 KiB a second"
+                );
+                return write(&self.refused, Level::Warn, &line);
+            }
         };
         if is_done {
             return self.done(&format_args!("zone {zone}: {what} {client}"));

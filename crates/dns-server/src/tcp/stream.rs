@@ -15,7 +15,7 @@ const OUTPUT_MAX: usize = 64 << 10;
 /// A client that takes its answers slowly has to take [`OUTPUT_MAX`] octets within this many idle time-outs.
 const SLOW_TIMEOUTS: u32 = 12;
 
-/// The stream cannot go on, close the connection: the client sent something other than DNS, or its transfer cannot be finished.
+/// The stream cannot go on, close the connection: the client sent something other than DNS, or its transfer cannot be finished, or takes too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unanswerable;
 
@@ -62,10 +62,15 @@ impl StreamResponder {
         answer
     }
 
-    /// The next message of a transfer.
-    fn continue_transfer(&mut self, transfer: &mut Transfer) -> Result<&[u8], Unanswerable> {
-        let now = self.responder.unix_time();
-        let written = transfer.write_next(&mut self.compressor, &mut self.message, now);
+    /// The next message of a transfer to `client`, which can take it at `now`.
+    fn continue_transfer(
+        &mut self,
+        transfer: &mut Transfer,
+        client: SocketAddr,
+        now: Instant,
+    ) -> Result<&[u8], Unanswerable> {
+        let out = (&mut self.compressor, &mut self.message);
+        let written = self.responder.continue_transfer(transfer, out, client.ip(), now);
         written.map(|()| &self.message[..]).map_err(|_| Unanswerable)
     }
 }
@@ -135,7 +140,7 @@ impl QueryStream {
         let mut at = 0;
         while self.has_room() {
             if let Some(mut transfer) = self.transfer.take() {
-                self.push(responder.continue_transfer(&mut transfer)?);
+                self.push(responder.continue_transfer(&mut transfer, self.client, now)?);
                 self.last_query = now;
                 self.transfer = Some(transfer).filter(|transfer| !transfer.is_done());
                 continue;
