@@ -1,9 +1,10 @@
 //! NOTIFY to secondaries (RFC 1996): sent when a zone has changed, and again until it is answered or hopeless. It has the new SOA with it (3.7), and
 //! the signature that the secondary's address is configured with (RFC 8945).
 
-use std::collections::BTreeMap;
-use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,8 @@ use dns_transfer::tsig::sign_request;
 use dns_wire::header::flag as header_flag;
 use dns_wire::{Class, NameBuf, Rcode, ReceivedRcode, Rtype};
 use dns_zone::Zone;
+use mio::net::UdpSocket;
+use mio::{Events, Interest, Poll, Token, Waker};
 
 use super::peer::Peer;
 use super::transfers::{random_number, unix_time};
@@ -55,142 +58,292 @@ impl Announcement {
 
 /// For how many seconds answers are waited for after each sending; about a minute together (RFC 1996, 3.6).
 const ROUNDS: [u64; 5] = [2, 4, 8, 16, 32];
+/// Messages that are sent before answers are looked for again: a burst of zones must not fill the buffer of the socket with answers.
+const BURST: usize = 64;
+/// Messages that are read before others have a turn: anybody may send to the socket.
+const READ_MAX: usize = 256;
+/// How soon a socket without room is tried again.
+const NO_ROOM: Duration = Duration::from_millis(10);
+const WAKE: Token = Token(0);
 
-/// Tells targets, each once at a time: a zone may change faster than a server answers that is down.
-#[derive(Clone, Default)]
+/// Tells targets of changes, all of them from one thread with one socket for each family of addresses. The thread begins when there is something to
+/// say for the first time.
+#[derive(Default)]
 pub(crate) struct Notifier {
-    /// Targets that have not answered yet, and what they are to hear next, if their zone has changed since they were told.
-    under_way: Arc<Mutex<BTreeMap<Target, Option<Announcement>>>>,
+    outbox: Arc<Mutex<Outbox>>,
+    waker: Option<Waker>,
 }
 
 impl Notifier {
-    /// Sends these on a thread of its own; targets that are being told will be told again.
-    pub(crate) fn start(&self, mut announcements: Vec<Announcement>) {
-        announcements.retain(|announcement| self.begin(announcement));
+    /// Leaves announcements for the thread, and does not wait for it.
+    pub(crate) fn start(&mut self, announcements: Vec<Announcement>) {
         if announcements.is_empty() {
             return;
         }
-        let all: Vec<Target> = announcements.iter().map(|one| one.target.clone()).collect();
-        let notifier = self.clone();
-        let rounds = ROUNDS.map(Duration::from_secs);
-        let tell = move || {
-            for pending in tell(announcements, &rounds, &|target| notifier.end(target)) {
-                let Target { origin, peer } = &pending.announcement.target;
-                match &pending.complaint {
-                    Some(complaint) => {
-                        log::warn!("zone {origin}: {} answers NOTIFY: {complaint}", peer.address)
-                    }
-                    None => log::warn!("zone {origin}: {} does not answer NOTIFY", peer.address),
-                }
-                notifier.end(&pending.announcement.target);
-            }
-        };
-        if let Err(error) = std::thread::Builder::new().name("notify".to_owned()).spawn(tell) {
+        let now = Instant::now();
+        let mut outbox = lock(&self.outbox);
+        announcements.into_iter().for_each(|announcement| outbox.announce(announcement, now));
+        drop(outbox);
+        if let Err(error) = self.wake() {
             log::error!("no NOTIFY is sent: {error}");
-            self.under_way().retain(|target, _| !all.contains(target));
         }
     }
 
-    /// Whether nobody tells this target now.
-    fn begin(&self, announcement: &Announcement) -> bool {
-        let mut under_way = self.under_way();
-        let again = under_way.get_mut(&announcement.target);
-        let is_new = again.is_none();
-        match again {
-            Some(again) => *again = Some(announcement.clone()),
-            None => drop(under_way.insert(announcement.target.clone(), None)),
+    /// Wakes the thread, and starts it before if it is not there.
+    fn wake(&mut self) -> io::Result<()> {
+        if let Some(waker) = &self.waker {
+            return waker.wake();
         }
-        is_new
-    }
-
-    /// A target has answered, or never will.
-    fn end(&self, target: &Target) {
-        let again = self.under_way().remove(target);
-        self.start(again.flatten().into_iter().collect());
-    }
-
-    fn under_way(&self) -> MutexGuard<'_, BTreeMap<Target, Option<Announcement>>> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+        let poll = Poll::new()?;
+        let waker = Waker::new(poll.registry(), WAKE)?;
+        let sender = Sender { outbox: Arc::clone(&self.outbox), poll, families: Family::both() };
+        std::thread::Builder::new().name("notify".to_owned()).spawn(move || sender.run())?;
+        self.waker = Some(waker);
+        Ok(())
     }
 }
 
+fn lock(outbox: &Mutex<Outbox>) -> MutexGuard<'_, Outbox> {
+    outbox.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What targets have yet to hear, each one thing at a time: a zone may change faster than a server answers that is down.
+#[derive(Debug, Default)]
+struct Outbox {
+    pending: BTreeMap<Target, Pending>,
+}
+
 /// An announcement without an answer so far.
+#[derive(Debug)]
 struct Pending {
     announcement: Announcement,
+    /// What takes its place when it is answered, or is to be sent again: the zone has changed since it was sent.
+    newer: Option<Announcement>,
     id: u16,
     /// The time in its signature: what is sent again has the same one, as its answer may be one to the message before.
     signed_at: u64,
+    /// How often this target was sent something, without an answer.
+    sent: usize,
+    /// When to send again, or to give up.
+    next: Instant,
     /// What is wrong with the last answer that came, so that it does not count.
     complaint: Option<String>,
 }
 
-/// Sends all announcements, again after each of `rounds`; returns those without an answer. The targets of the others go to `on_answer` at once.
-fn tell(announcements: Vec<Announcement>, rounds: &[Duration], on_answer: &dyn Fn(&Target)) -> Vec<Pending> {
-    let (v4, v6): (Vec<_>, Vec<_>) =
-        announcements.into_iter().partition(|one| one.target.peer.address.is_ipv4());
-    let mut silent = Vec::new();
-    for (any, announcements) in [
-        (SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), v4),
-        (SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)), v6),
-    ] {
-        let new = |announcement| Pending {
-            announcement,
-            id: random_number() as u16,
-            signed_at: unix_time(),
-            complaint: None,
-        };
-        let mut pending: Vec<Pending> = announcements.into_iter().map(new).collect();
-        if let Err(error) = tell_family(any, &mut pending, rounds, on_answer) {
-            log::warn!("sending NOTIFY: {error}");
+impl Outbox {
+    /// Has a target hear of a version. It takes the place of an older one that the target has not answered yet.
+    fn announce(&mut self, announcement: Announcement, now: Instant) {
+        match self.pending.entry(announcement.target.clone()) {
+            Entry::Occupied(mut pending) => pending.get_mut().newer = Some(announcement),
+            Entry::Vacant(place) => drop(place.insert(Pending::new(announcement, now))),
         }
-        silent.extend(pending);
     }
-    silent
+
+    /// When something is due next.
+    fn deadline(&self) -> Option<Instant> {
+        self.pending.values().map(|pending| pending.next).min()
+    }
+
+    /// What is to be sent at `now` to addresses of a family; some of it, if that is much.
+    fn take_due(&mut self, is_ipv4: bool, now: Instant) -> VecDeque<(SocketAddr, Vec<u8>)> {
+        let is_due = |pending: &&mut Pending| {
+            let address = pending.announcement.target.peer.address;
+            pending.next <= now && pending.sent < ROUNDS.len() && address.is_ipv4() == is_ipv4
+        };
+        self.pending.values_mut().filter(is_due).take(BURST).map(|pending| pending.send(now)).collect()
+    }
+
+    /// Gives up what nobody has answered by `now`.
+    fn take_hopeless(&mut self, now: Instant) -> Vec<Pending> {
+        let is_over = |pending: &Pending| pending.next <= now && pending.sent == ROUNDS.len();
+        let over = self.pending.iter().filter(|(_, pending)| is_over(pending));
+        let over: Vec<Target> = over.map(|(target, _)| target.clone()).collect();
+        over.iter().filter_map(|target| self.end(target, now)).collect()
+    }
+
+    /// Takes a message that may be an answer.
+    fn on_message(&mut self, message: &[u8], from: SocketAddr, now: Instant) {
+        let answered = self.pending.iter_mut().filter_map(|(target, pending)| {
+            let is_answered = pending.is_answered(message, from);
+            is_answered.then(|| target.clone())
+        });
+        let answered: Vec<Target> = answered.collect();
+        answered.iter().for_each(|target| drop(self.end(target, now)));
+    }
+
+    /// A target has answered, or never will: it is sent what is newer, if something is.
+    fn end(&mut self, target: &Target, now: Instant) -> Option<Pending> {
+        let mut ended = self.pending.remove(target)?;
+        if let Some(newer) = ended.newer.take() {
+            self.announce(newer, now);
+        }
+        Some(ended)
+    }
 }
 
-fn tell_family(
+/// The thread that sends.
+struct Sender {
+    outbox: Arc<Mutex<Outbox>>,
+    poll: Poll,
+    families: [Family; 2],
+}
+
+/// What is sent to addresses of one family: one that cannot be reached does not hold up the other.
+struct Family {
+    /// Any address of it.
     any: SocketAddr,
-    pending: &mut Vec<Pending>,
-    rounds: &[Duration],
-    on_answer: &dyn Fn(&Target),
-) -> io::Result<()> {
-    if pending.is_empty() {
-        return Ok(());
-    }
-    let socket = UdpSocket::bind(any)?;
-    for round in rounds {
-        for one in &*pending {
-            let mut message = one.announcement.message(one.id);
-            if let Some(key) = &one.announcement.key {
-                sign_request(&mut message, key, one.signed_at);
+    token: Token,
+    /// Open while there is something to say.
+    socket: Option<UdpSocket>,
+    /// What the socket has no room for yet.
+    unsent: VecDeque<(SocketAddr, Vec<u8>)>,
+    /// Whether the socket may have more to read, of which no event tells again.
+    has_more: bool,
+    /// Whether there could be no socket, and the log has said so.
+    has_failed: bool,
+}
+
+impl Sender {
+    fn run(mut self) {
+        let mut events = Events::with_capacity(16);
+        loop {
+            let _ = self.poll.poll(&mut events, self.timeout()); // An interruption is as good as an event.
+            let now = Instant::now();
+            for family in &mut self.families {
+                family.receive(|message, from| lock(&self.outbox).on_message(message, from, now));
             }
-            let _ = socket.send_to(&message, one.announcement.target.peer.address); // One that cannot be sent is sent again.
-        }
-        let until = Instant::now() + *round;
-        while !pending.is_empty() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
+            lock(&self.outbox).take_hopeless(now).iter().for_each(Pending::complain);
+            for family in &mut self.families {
+                if family.unsent.is_empty() {
+                    family.unsent = lock(&self.outbox).take_due(family.any.is_ipv4(), now);
+                }
+                family.send(&self.poll);
             }
-            socket.set_read_timeout(Some(left))?;
-            let mut answer = [0; 1024];
-            // An error is silence, or an ICMP error about one of the targets.
-            let Ok((len, from)) = socket.recv_from(&mut answer) else { continue };
-            let answered = pending.extract_if(.., |pending| pending.is_answered(&answer[..len], from));
-            answered.for_each(|pending| on_answer(&pending.announcement.target));
+            if lock(&self.outbox).pending.is_empty() {
+                self.families.iter_mut().for_each(Family::close);
+            }
         }
     }
-    Ok(())
+
+    /// How long nothing is due.
+    fn timeout(&self) -> Option<Duration> {
+        let deadline = lock(&self.outbox).deadline();
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if self.families.iter().any(|family| family.has_more) {
+            return Some(Duration::ZERO);
+        }
+        let has_no_room = self.families.iter().any(|family| !family.unsent.is_empty());
+        if has_no_room { Some(NO_ROOM) } else { left }
+    }
+}
+
+impl Family {
+    fn both() -> [Family; 2] {
+        let any = [IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()];
+        let tokens = [Token(WAKE.0 + 1), Token(WAKE.0 + 2)];
+        [0, 1].map(|number| Family {
+            any: SocketAddr::new(any[number], 0),
+            token: tokens[number],
+            socket: None,
+            unsent: VecDeque::new(),
+            has_more: false,
+            has_failed: false,
+        })
+    }
+
+    /// Sends what is to be sent, as far as there is room.
+    fn send(&mut self, poll: &Poll) {
+        if self.unsent.is_empty() {
+            return;
+        }
+        if let Err(error) = self.open(poll) {
+            if !std::mem::replace(&mut self.has_failed, true) {
+                log::warn!("no NOTIFY is sent from {}: {error}", self.any.ip());
+            }
+            return self.unsent.clear(); // It is tried again, as if it were lost.
+        }
+        self.has_failed = false;
+        let Some(socket) = &self.socket else { return };
+        while let Some((to, message)) = self.unsent.front() {
+            // Anything but a lack of room is about this target, or about one before: what cannot be sent is sent again.
+            if socket.send_to(message, *to).is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
+                return;
+            }
+            self.unsent.pop_front();
+        }
+    }
+
+    fn open(&mut self, poll: &Poll) -> io::Result<()> {
+        if self.socket.is_none() {
+            let mut socket = UdpSocket::bind(self.any)?;
+            poll.registry().register(&mut socket, self.token, Interest::READABLE)?;
+            self.socket = Some(socket);
+        }
+        Ok(())
+    }
+
+    /// Nobody is to hear of anything.
+    fn close(&mut self) {
+        self.socket = None;
+        self.has_more = false;
+        self.unsent.clear();
+    }
+
+    /// Takes what has come, or some of it.
+    fn receive(&mut self, mut each: impl FnMut(&[u8], SocketAddr)) {
+        let mut octets = [0; 1024];
+        let Some(socket) = &self.socket else { return };
+        self.has_more = false;
+        for _ in 0..READ_MAX {
+            let Ok((len, from)) = socket.recv_from(&mut octets) else { return };
+            each(&octets[..len], from);
+        }
+        self.has_more = true;
+    }
 }
 
 impl Pending {
+    fn new(announcement: Announcement, now: Instant) -> Pending {
+        let (id, signed_at) = (random_number() as u16, unix_time());
+        Pending { announcement, newer: None, id, signed_at, sent: 0, next: now, complaint: None }
+    }
+
+    /// What is sent now, and where to: the newest there is.
+    fn send(&mut self, now: Instant) -> (SocketAddr, Vec<u8>) {
+        if let Some(newer) = self.newer.take() {
+            *self = Pending { sent: self.sent, ..Pending::new(newer, now) };
+        }
+        self.next = now + Duration::from_secs(ROUNDS[self.sent]);
+        self.sent += 1;
+        let mut message = self.announcement.message(self.id);
+        if let Some(key) = &self.announcement.key {
+            sign_request(&mut message, key, self.signed_at);
+        }
+        (self.announcement.target.peer.address, message)
+    }
+
+    /// Says that nobody has answered.
+    fn complain(&self) {
+        let Target { origin, peer } = &self.announcement.target;
+        match &self.complaint {
+            Some(complaint) => log::warn!("zone {origin}: {} answers NOTIFY: {complaint}", peer.address),
+            None => log::warn!("zone {origin}: {} does not answer NOTIFY", peer.address),
+        }
+    }
+
     /// Whether a message is the answer, with whatever code: the server has heard of it. One that is not signed as it has to be does not count.
     fn is_answered(&mut self, answer: &[u8], from: SocketAddr) -> bool {
+        let Target { origin, peer } = &self.announcement.target;
+        if from != peer.address || !answer.starts_with(&self.id.to_be_bytes()) {
+            return false;
+        }
         let Ok(message) = Message::parse(answer) else { return false };
         let wanted = header_flag::QR | NOTIFY;
-        let Target { origin, peer } = &self.announcement.target;
-        let is_ours = message.id() == self.id && from == peer.address;
-        if !is_ours || message.flags() & (header_flag::QR | header_flag::OPCODE) != wanted {
+        if message.flags() & (header_flag::QR | header_flag::OPCODE) != wanted {
+            return false;
+        }
+        // Of ten thousand zones some have the same ID.
+        if message.question().is_some_and(|question| question.name != *origin) {
             return false;
         }
         let code = message.flags() & 0xf;
@@ -220,6 +373,8 @@ impl Pending {
 
 #[cfg(test)]
 mod tests {
+    use std::net::UdpSocket;
+
     use dns_message::serial_of;
     use dns_transfer::tsig::{RequestSignature, verify_request};
     use dns_transfer::{Algorithm, Keys};
@@ -237,89 +392,149 @@ mod tests {
         Announcement::new(Target { origin, peer }, &builder.finish().unwrap(), key.cloned())
     }
 
+    fn secondary(address: &str) -> UdpSocket {
+        let socket = UdpSocket::bind(address).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        socket
+    }
+
+    /// What the outbox has for this family at `now`.
+    fn due(outbox: &mut Outbox, is_ipv4: bool, now: Instant) -> Vec<Vec<u8>> {
+        outbox.take_due(is_ipv4, now).into_iter().map(|(_, message)| message).collect()
+    }
+
+    fn answered(message: &[u8]) -> Vec<u8> {
+        [&message[..2], &[message[2] | 0x80], &message[3..]].concat()
+    }
+
+    /// Seconds after the outbox has begun.
+    fn seconds(began: Instant, count: u64) -> Instant {
+        began + Duration::from_secs(count)
+    }
+
+    const V4: &str = "192.0.2.1:53";
+    const V6: &str = "[2001:db8::1]:53";
+
+    /// An outbox that has one announcement for each address, and when it began.
+    fn outbox(addresses: &[&str]) -> (Outbox, Instant) {
+        let (mut outbox, now) = (Outbox::default(), Instant::now());
+        addresses.iter().for_each(|address| {
+            outbox.announce(announcement("example.", address.parse().unwrap(), None), now);
+        });
+        (outbox, now)
+    }
+
     #[test]
     fn a_peer_with_a_key_gets_a_signature_and_has_to_sign_its_answer() {
-        let secondary = UdpSocket::bind("127.0.0.1:0").unwrap();
         let name = NameBuf::from_text(b"transfer.key.", None).unwrap();
         let key = Arc::new(Key::new(name.as_name(), Algorithm::Sha256, b"secret"));
-        let announcement = announcement("example.", secondary.local_addr().unwrap(), Some(&key));
         let mut keys = Keys::default();
         keys.insert(Key::new(name.as_name(), Algorithm::Sha256, b"secret"));
-        let answer = move |is_signed: bool| {
-            let mut octets = [0; 512];
-            let (len, from) = secondary.recv_from(&mut octets).unwrap();
-            let mut message = octets[..len].to_vec();
-            let RequestSignature::Right(mut signer) =
-                verify_request(&mut message, &keys, unix_time()).unwrap()
-            else {
-                panic!("it is not signed");
-            };
-            message[2] |= 0x80;
-            if is_signed {
-                signer.sign(&mut message, unix_time());
-            }
-            secondary.send_to(&message, from).unwrap();
+        let (mut outbox, now) = (Outbox::default(), Instant::now());
+        outbox.announce(announcement("example.", V4.parse().unwrap(), Some(&key)), now);
+        let mut message = due(&mut outbox, true, now).pop().unwrap();
+        let RequestSignature::Right(mut signer) = verify_request(&mut message, &keys, unix_time()).unwrap()
+        else {
+            panic!("it is not signed");
         };
-        let hearing = std::thread::spawn(move || {
-            answer(false);
-            answer(true);
-        });
-        let rounds = [Duration::from_millis(100), Duration::from_secs(60)];
-        assert_eq!(tell(vec![announcement], &rounds, &|_| {}).len(), 0);
-        hearing.join().unwrap();
+        let mut answer = answered(&message);
+        outbox.on_message(&answer, V4.parse().unwrap(), now);
+        let complaint = outbox.pending.values().next().map(|pending| pending.complaint.is_some());
+        assert_eq!(complaint, Some(true), "an answer that is not signed does not count");
+        signer.sign(&mut answer, unix_time());
+        outbox.on_message(&answer, V4.parse().unwrap(), now);
+        assert!(outbox.pending.is_empty());
     }
 
     #[test]
     fn a_notice_is_sent_again_until_it_is_answered() {
-        let secondary = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let announcement = announcement("example.", secondary.local_addr().unwrap(), None);
-        let hear = move || {
-            let mut octets = [0; 512];
-            let (first, _) = secondary.recv_from(&mut octets).unwrap();
-            let (second, from) = secondary.recv_from(&mut octets).unwrap();
-            assert_eq!((second, octets[2]), (first, 0x24));
-            let mut message = Message::parse(&octets[..second]).unwrap();
-            assert_eq!(message.counts(), [1, 0, 0]);
-            let soa = message.next_record().unwrap();
-            assert_eq!((soa.rtype, serial_of(&soa.rdata)), (Rtype::SOA, Some(7)), "RFC 1996, 3.7");
-            octets[2] |= 0x80;
-            secondary.send_to(&octets[..second], from).unwrap();
-        };
-        let hearing = std::thread::spawn(hear);
-        let rounds = [Duration::from_millis(10), Duration::from_secs(60)];
-        assert_eq!(tell(vec![announcement], &rounds, &|_| {}).len(), 0);
-        hearing.join().unwrap();
+        let (mut outbox, began) = outbox(&[V4]);
+        let first = due(&mut outbox, true, began);
+        assert_eq!(due(&mut outbox, true, seconds(began, 1)).len(), 0);
+        assert_eq!((due(&mut outbox, true, seconds(began, 2)), first[0][2]), (first.clone(), 0x24));
+        let mut message = Message::parse(&first[0]).unwrap();
+        assert_eq!(message.counts(), [1, 0, 0]);
+        let soa = message.next_record().unwrap();
+        assert_eq!((soa.rtype, serial_of(&soa.rdata)), (Rtype::SOA, Some(7)), "RFC 1996, 3.7");
+        outbox.on_message(&answered(&first[0]), V6.parse().unwrap(), began);
+        assert_eq!(outbox.pending.len(), 1, "somebody else has answered");
+        outbox.on_message(&answered(&first[0]), V4.parse().unwrap(), began);
+        assert!(outbox.pending.is_empty() && outbox.deadline().is_none());
     }
 
     #[test]
-    fn a_target_is_told_once_at_a_time_and_again_if_its_zone_has_changed_meanwhile() {
-        let secondary = UdpSocket::bind("127.0.0.1:0").unwrap();
-        secondary.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let announcement = announcement(".", secondary.local_addr().unwrap(), None);
-        let notifier = Notifier::default();
-        (0..100).for_each(|_| notifier.start(vec![announcement.clone()]));
-        let answer = || {
-            let mut octets = [0; 512];
-            let (len, from) = secondary.recv_from(&mut octets).unwrap();
-            octets[2] |= 0x80;
-            secondary.send_to(&octets[..len], from).unwrap();
-            from
-        };
-        let (first, second) = (answer(), answer());
-        assert_ne!(first, second, "another thread, which begins when the first one has its answer");
-        while !notifier.under_way().is_empty() {
-            std::thread::yield_now();
+    fn a_newer_announcement_takes_the_place_of_an_older_one_and_does_not_hasten_it() {
+        let (mut outbox, began) = outbox(&[V4]);
+        let again = || announcement("example.", V4.parse().unwrap(), None);
+        (0..100).for_each(|_| outbox.announce(again(), began));
+        let first = due(&mut outbox, true, began);
+        assert_eq!(first.len(), 1, "a hundred changes are one message");
+        (0..100).for_each(|_| outbox.announce(again(), seconds(began, 1)));
+        assert_eq!(due(&mut outbox, true, seconds(began, 1)).len(), 0);
+        let second = due(&mut outbox, true, seconds(began, 2));
+        assert_ne!(Message::parse(&second[0]).unwrap().id(), Message::parse(&first[0]).unwrap().id());
+        outbox.announce(again(), seconds(began, 2));
+        outbox.on_message(&answered(&second[0]), V4.parse().unwrap(), seconds(began, 3));
+        let third = due(&mut outbox, true, seconds(began, 3));
+        assert_eq!(third.len(), 1, "who answers hears at once of what came meanwhile");
+        outbox.on_message(&answered(&third[0]), V4.parse().unwrap(), seconds(began, 3));
+        assert!(outbox.pending.is_empty());
+    }
+
+    #[test]
+    fn one_that_does_not_answer_is_named_after_a_minute_and_hears_of_the_last_change_then() {
+        let (mut outbox, began) = outbox(&[V4]);
+        let mut times = Vec::new();
+        for second in 0..62 {
+            times.extend(due(&mut outbox, true, seconds(began, second)).iter().map(|_| second));
+            assert_eq!(outbox.take_hopeless(seconds(began, second)).len(), 0);
         }
-        secondary.set_nonblocking(true).unwrap();
-        assert!(secondary.recv_from(&mut [0; 512]).is_err(), "a hundred changes are told twice");
+        assert_eq!(times, [0, 2, 6, 14, 30]);
+        outbox.announce(announcement("example.", V4.parse().unwrap(), None), seconds(began, 40));
+        let hopeless = outbox.take_hopeless(seconds(began, 62));
+        assert_eq!((hopeless.len(), &hopeless[0].complaint), (1, &None));
+        assert_eq!(due(&mut outbox, true, seconds(began, 62)).len(), 1);
     }
 
     #[test]
-    fn one_that_does_not_answer_is_named() {
-        let deaf = UdpSocket::bind("[::1]:0").unwrap();
-        let announcement = announcement(".", deaf.local_addr().unwrap(), None);
-        let silent = tell(vec![announcement.clone()], &[Duration::from_millis(1); 2], &|_| panic!());
-        assert_eq!(silent.len(), 1);
-        assert_eq!((&silent[0].announcement.target, &silent[0].complaint), (&announcement.target, &None));
+    fn an_answer_counts_for_the_zone_that_it_names() {
+        let (mut outbox, now) = outbox(&[V4]);
+        outbox.announce(announcement("other.", V4.parse().unwrap(), None), now);
+        outbox.pending.values_mut().for_each(|pending| pending.id = 1);
+        let messages = due(&mut outbox, true, now);
+        outbox.on_message(&answered(&messages[0]), V4.parse().unwrap(), now);
+        assert_eq!(outbox.pending.len(), 1);
+    }
+
+    #[test]
+    fn a_burst_leaves_room_for_answers_and_families_do_not_wait_for_each_other() {
+        let (mut outbox, now) = outbox(&[V6]);
+        for number in 0..100 {
+            outbox.announce(announcement(&format!("z{number}."), V4.parse().unwrap(), None), now);
+        }
+        let counts = [true, false, true, true].map(|is_ipv4| due(&mut outbox, is_ipv4, now).len());
+        assert_eq!(counts, [BURST, 1, 100 - BURST, 0]);
+    }
+
+    #[test]
+    fn a_peer_that_is_silent_holds_up_none_of_another_family_and_one_thread_tells_all() {
+        let (deaf, hearing) = (secondary("127.0.0.1:0"), secondary("[::1]:0"));
+        let mut notifier = Notifier::default();
+        let mut from = Vec::new();
+        for _ in 0..3 {
+            let peers = [&deaf, &hearing].map(|socket| socket.local_addr().unwrap());
+            notifier.start(peers.map(|peer| announcement(".", peer, None)).to_vec());
+            let mut octets = [0; 512];
+            let (len, at) = hearing.recv_from(&mut octets).expect("it hears before the deaf one is given up");
+            hearing.send_to(&answered(&octets[..len]), at).unwrap();
+            from.push(at);
+            let is_ours = |target: &Target| target.peer.address == peers[1];
+            let deadline = Instant::now() + Duration::from_secs(30);
+            while lock(&notifier.outbox).pending.keys().any(is_ours) {
+                assert!(Instant::now() < deadline, "its answer does not count");
+                std::thread::yield_now();
+            }
+        }
+        assert!(from.iter().all(|at| *at == from[0]), "one socket for all: {from:?}");
     }
 }
