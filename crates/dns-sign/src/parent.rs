@@ -125,6 +125,17 @@ impl Parent {
         changes
     }
 
+    /// Takes in that the clock has jumped forwards by `seconds`, to `now` in seconds since 1970, as the clock of a machine does that was behind
+    /// when it started. What was noted by the clock before counts from as much later, but from no later than now: a wait for caches never becomes
+    /// shorter by a jump, and begins anew at most.
+    pub fn on_jump(&mut self, seconds: u64, now: u64) {
+        for seen in &mut self.keys {
+            for since in [&mut seen.shown_since, &mut seen.absent_since].into_iter().flatten() {
+                *since = since.saturating_add(seconds).min(now).max(*since);
+            }
+        }
+    }
+
     /// The servers that were asked last.
     pub fn servers(&self) -> &[Server] {
         &self.servers

@@ -124,6 +124,24 @@ fn a_server_that_is_silent_holds_the_old_key_and_one_that_falls_back_begins_the_
 }
 
 #[test]
+fn a_clock_that_was_behind_shortens_no_wait() {
+    let year = 365 * DAY;
+    let mut roll = Roll::new();
+    let (old, new) = (roll.old.clone(), roll.new.clone());
+    roll.say(NOW - year, &[ds(3600, &[&old])]);
+    roll.say(TOLD - year, &[ds(60, &[&new])]);
+    roll.parent.on_jump(year, TOLD + 60);
+    roll.say(TOLD + 60, &[ds(60, &[&new])]);
+    assert_eq!((roll.end(TOLD + 60), roll.ends(TOLD + 60)), (Some(TOLD + 3600), false));
+    // What was noted by a clock that was right begins anew, and no later.
+    roll.parent.on_jump(year, TOLD + 70);
+    assert_eq!(roll.end(TOLD + 70), Some(TOLD + 70 + 3600));
+    // A time to come stays.
+    roll.parent.on_jump(year, TOLD);
+    assert_eq!(roll.end(TOLD), Some(TOLD + 70 + 3600));
+}
+
+#[test]
 fn no_key_ends_that_is_not_being_replaced() {
     let mut roll = Roll::new();
     let (old, new) = (roll.old.clone(), roll.new.clone());

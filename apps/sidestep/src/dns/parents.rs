@@ -36,6 +36,9 @@ const GAP: Duration = Duration::from_secs(1);
 /// What is wrong with a server, and stays so, is said so often.
 const SAID_AGAIN: Duration = Duration::from_secs(6 * 3600);
 
+/// A clock that goes ahead of the monotonic one by so many seconds has jumped: it was set.
+const JUMP_MIN: u64 = 60;
+
 /// A zone whose parent is asked.
 #[derive(Clone, Debug)]
 struct Job {
@@ -58,11 +61,39 @@ pub(crate) enum Outcome {
 pub(crate) struct Round {
     /// When to ask the parent of a zone again.
     again: BTreeMap<NameBuf, Duration>,
+    memory: Memory,
+}
+
+/// What is remembered from round to round.
+#[derive(Debug, Default)]
+struct Memory {
     said: Complaints,
+    /// What the clocks showed when the answers about a zone were followed last.
+    clocks: BTreeMap<NameBuf, Reading>,
 }
 
 /// What is wrong with servers, and when the log has said so.
 type Complaints = BTreeMap<(NameBuf, SocketAddr), (String, Instant)>;
+
+/// What both clocks show at a moment: the monotonic one, and seconds since 1970.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    monotonic: Instant,
+    unix: u64,
+}
+
+impl Reading {
+    fn now() -> Reading {
+        Reading { monotonic: Instant::now(), unix: unix_time() }
+    }
+
+    /// By how many seconds the clock was set forwards since `before`.
+    fn jump_since(&self, before: &Reading) -> Option<u64> {
+        let elapsed = self.monotonic.saturating_duration_since(before.monotonic).as_secs();
+        let jump = self.unix.saturating_sub(before.unix).saturating_sub(elapsed);
+        (jump >= JUMP_MIN).then_some(jump)
+    }
+}
 
 /// Asks parents when it is time.
 pub(crate) struct Parents {
@@ -76,8 +107,7 @@ pub(crate) struct Parents {
     is_asking: bool,
     /// Whether all are to be asked when the round has ended.
     again: bool,
-    /// What the log has said.
-    said: Complaints,
+    memory: Memory,
 }
 
 impl Parents {
@@ -91,7 +121,7 @@ impl Parents {
             due: BTreeMap::new(),
             is_asking: false,
             again: false,
-            said: BTreeMap::new(),
+            memory: Memory::default(),
         }
     }
 
@@ -127,8 +157,8 @@ impl Parents {
         if jobs.is_empty() {
             return;
         }
-        let (events, said) = (self.events.clone(), mem::take(&mut self.said));
-        match thread::Builder::new().name("parents".to_owned()).spawn(move || ask(jobs, said, &events)) {
+        let (events, memory) = (self.events.clone(), mem::take(&mut self.memory));
+        match thread::Builder::new().name("parents".to_owned()).spawn(move || ask(jobs, memory, &events)) {
             Ok(_) => (self.is_asking, self.next) = (true, None),
             Err(error) => log::error!("the servers of parents are not asked: {error}"),
         }
@@ -139,7 +169,7 @@ impl Parents {
         let now = Instant::now();
         self.is_asking = false;
         self.not_before = now + GAP;
-        self.said = round.said;
+        self.memory = round.memory;
         if mem::take(&mut self.again) {
             return self.ask_again();
         }
@@ -149,10 +179,10 @@ impl Parents {
 }
 
 /// One round, on a thread of its own.
-fn ask(jobs: Vec<Job>, said: Complaints, events: &Sender<Event>) {
-    let mut round = Round { said, ..Round::default() };
+fn ask(jobs: Vec<Job>, memory: Memory, events: &Sender<Event>) {
+    let mut round = Round { memory, ..Round::default() };
     let asked = ask_all(jobs, |job, said| {
-        let followed = follow(&job, &said, &mut round.said).unwrap_or_else(|error| {
+        let followed = follow(&job, &said, &mut round.memory).unwrap_or_else(|error| {
             log::error!("zone {}: what its parent says is not followed: {error:#}", job.origin);
             Followed { is_changed: false, again: AWAITED }
         });
@@ -240,12 +270,19 @@ struct Followed {
 }
 
 /// Keeps what the servers of a zone's parent say, and ends the keys that it ends.
-fn follow(job: &Job, said: &[(SocketAddr, Said)], told: &mut Complaints) -> anyhow::Result<Followed> {
-    let (origin, now) = (job.origin.as_name(), unix_time());
+fn follow(job: &Job, said: &[(SocketAddr, Said)], memory: &mut Memory) -> anyhow::Result<Followed> {
+    let (origin, clocks) = (job.origin.as_name(), Reading::now());
+    let now = clocks.unix;
     let _lock = key_files::lock(&job.keys)?;
     let keys = key_files::read(origin, &job.keys)?;
     let before = read(origin, &job.keys)?;
     let mut parent = before.clone();
+    if let Some(seconds) = memory.clocks.get(&job.origin).and_then(|before| clocks.jump_since(before)) {
+        log::warn!(
+            "zone {origin}: the clock was set forwards by {seconds} s: its keys wait for that much longer"
+        );
+        parent.on_jump(seconds, now);
+    }
     for change in parent.note(origin, &keys, said, now) {
         match change {
             ParentChange::Shown(tag) => {
@@ -259,8 +296,9 @@ fn follow(job: &Job, said: &[(SocketAddr, Said)], told: &mut Complaints) -> anyh
     if parent != before {
         write(origin, &job.keys, &parent)?;
     }
+    memory.clocks.insert(job.origin.clone(), clocks);
     let is_awaited = parent.is_awaited(origin, &keys, now);
-    complain(job, &parent, is_awaited, told);
+    complain(job, &parent, is_awaited, &mut memory.said);
     let ended = parent.ended(origin, &keys, now);
     for key in &ended {
         for (key, times) in keys.retired(key, now) {
@@ -377,6 +415,18 @@ mod tests {
         assert!(parents.deadline().is_some_and(|next| next >= now + GAP));
         parents.begin(std::iter::empty());
         assert_eq!(parents.deadline(), None, "nobody is to be asked");
+    }
+
+    #[test]
+    fn a_clock_that_is_set_forwards_has_jumped_and_one_that_goes_or_is_set_back_has_not() {
+        let before = Reading::now();
+        let after = |monotonic: u64, unix: u64| Reading {
+            monotonic: before.monotonic + Duration::from_secs(monotonic),
+            unix: before.unix + unix,
+        };
+        let jump = |monotonic, unix| after(monotonic, unix).jump_since(&before);
+        assert_eq!([jump(3600, 3600), jump(10, 69), jump(100, 0)], [None; 3]);
+        assert_eq!([jump(0, 60), jump(60, 1_000_000)], [Some(60), Some(999_940)]);
     }
 
     #[test]
