@@ -42,6 +42,8 @@ pub enum ZoneAction {
     Freeze,
     /// Its file is read again, and it takes updates.
     Thaw,
+    /// All of it is transferred, whatever serial its primaries have.
+    Retransfer,
     /// Nothing but a report of what works badly in it.
     Check,
 }

@@ -85,6 +85,27 @@ fn a_secondary_with_a_key_hears_of_a_change_at_once_from_a_primary_that_has_the_
 }
 
 #[test]
+fn the_primary_that_tells_of_a_change_is_asked_before_one_that_has_not_heard_of_it() {
+    let port = free_port();
+    let zone = "allow-transfer = [\"127.0.0.0/8\"]\n[[zone]]\nfile = \"one.test.zone\"\n";
+    let start = |notify: &str, arguments: &[&str]| {
+        let directory = Directory::new().unwrap();
+        write_zone(&directory, 1);
+        serve(directory, &format!("notify = [{notify}]\n{zone}"), arguments)
+    };
+    let stale = start("", &["--listen", "127.0.0.2:0"]);
+    let mut telling = start(&format!("\"127.0.0.1:{port}\""), &[]);
+    let is_other = |word: &&str| word.starts_with("127.0.0.2:");
+    let first = stale.ready.split_whitespace().find(is_other).unwrap().trim_end_matches(',');
+    let text = format!("[[secondary]]\nzone = \"one.test\"\nprimaries = [\"{first}\", \"{}\"]\n", telling.v4);
+    let theirs = serve(Directory::new().unwrap(), &text, &["--listen", &format!("127.0.0.1:{port}")]);
+    let at = SocketAddr::from(([127, 0, 0, 1], port));
+    until_serial(at, 1, &theirs.process);
+    change(&mut telling, 2);
+    until_serial(at, 2, &theirs.process);
+}
+
+#[test]
 fn both_logs_say_that_a_notice_has_no_signature_where_it_has_to_have_one() {
     let port = free_port();
     let mut ours = primary(&format!("\"127.0.0.1:{port}\""), "");

@@ -1,4 +1,4 @@
-//! `sidestep dns zone reload`, `freeze`, `thaw` and `check`.
+//! `sidestep dns zone reload`, `retransfer`, `freeze`, `thaw` and `check`.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -129,6 +129,20 @@ fn the_primaries_of_a_secondary_zone_are_asked_at_once() {
     let (done, said) = behind.zone("reload", "two.test");
     assert!(done && said.contains("its primaries are asked"), "{said}");
     wait_for("6");
+    // A serial that went back is followed by order only.
+    server.serving.directory.write("two.test.zone", &day.replace(" 5 ", " 4 ")).unwrap();
+    assert!(server.zone("reload", "two.test").0 && behind.zone("reload", "two.test").0);
+    let deadline = Instant::now() + PATIENCE;
+    while !behind.serving.process.output().contains("has the older serial 4") {
+        assert!(Instant::now() < deadline, "{}", behind.serving.process.output());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(behind.serial("two.test"), "6");
+    let (done, said) = behind.zone("retransfer", "two.test");
+    assert!(done && said.contains("all of it is transferred"), "{said}");
+    wait_for("4");
+    let (done, said) = server.zone("retransfer", "two.test");
+    assert!(!done && said.contains("there is no secondary zone two.test. here"), "{said}");
     assert!(!behind.zone("freeze", "two.test").0, "a secondary takes no updates");
 }
 

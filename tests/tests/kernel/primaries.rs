@@ -1,9 +1,10 @@
 //! Primaries that do not answer: others are asked at once, and zones of those that answer do not wait.
 
+use std::fs::File;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
-use lab::Directory;
+use lab::{Child, Directory};
 use rustix::process::Signal;
 use tests::{Serving, make_certificate};
 
@@ -29,10 +30,43 @@ impl Hanging {
 }
 
 fn primary() -> Serving {
+    primary_of(ZONE, &[])
+}
+
+/// A primary of the zone of this text.
+fn primary_of(zone: &str, arguments: &[&str]) -> Serving {
     let directory = Directory::new().unwrap();
-    directory.write("good.test.zone", ZONE).unwrap();
+    directory.write("good.test.zone", zone).unwrap();
     let text = "allow-transfer = [\"127.0.0.1\"]\n[[zone]]\nfile = \"good.test.zone\"\n";
     let config = directory.write("dns.toml", text).unwrap().display().to_string();
+    Serving::start_in(directory, &["--config", &config], arguments)
+}
+
+/// The zone with this serial.
+fn with_serial(serial: u32) -> String {
+    ZONE.replace("host 1 ", &format!("host {serial} "))
+}
+
+fn wait_for(process: &Child, text: &str) {
+    let deadline = Instant::now() + PATIENCE;
+    while !process.output().contains(text) {
+        assert!(Instant::now() < deadline, "{text:?} is missing in {}", process.output());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A secondary that has kept the zone of serial 3 for longer than it may be served.
+fn with_expired_file(primaries: &[SocketAddr]) -> Serving {
+    let directory = Directory::new().unwrap();
+    let file = directory.write("good.zone", &format!("$ORIGIN good.test.\n{}", with_serial(3))).unwrap();
+    let yesterday = SystemTime::now() - Duration::from_secs(86_400);
+    File::options().append(true).open(file).unwrap().set_modified(yesterday).unwrap();
+    let primaries: Vec<String> = primaries.iter().map(|address| format!("\"{address}\"")).collect();
+    let text = format!(
+        "[[secondary]]\nzone = \"good.test\"\nprimaries = [{}]\nfile = \"good.zone\"\n",
+        primaries.join(", ")
+    );
+    let config = directory.write("dns.toml", &text).unwrap().display().to_string();
     Serving::start_in(directory, &["--config", &config], &[])
 }
 
@@ -77,13 +111,9 @@ fn a_primary_that_hangs_is_asked_behind_the_others_of_its_zones() {
     ours.process.signal(Signal::HUP);
     let control = theirs.directory.path().join("control.sock").display().to_string();
     let reload = || tests::command(&["dns", "zone", "reload", "good.test", "--control", &control]);
-    let deadline = std::time::Instant::now() + PATIENCE;
+    let deadline = Instant::now() + PATIENCE;
     while !theirs.process.output().contains("zone good.test.: serial 2") {
-        assert!(
-            reload().status.success() && std::time::Instant::now() < deadline,
-            "{}",
-            theirs.process.output()
-        );
+        assert!(reload().status.success() && Instant::now() < deadline, "{}", theirs.process.output());
         std::thread::sleep(Duration::from_millis(50));
     }
     let log = theirs.process.output();
@@ -113,9 +143,9 @@ fn a_restart_does_not_forget_when_a_zone_came() {
     let config = directory.write("dns.toml", &text).unwrap().display().to_string();
     let mut theirs = Serving::start_in(directory, &["--config", &config], &[]);
     theirs.process.wait_for_line("zone good.test.: serial 1", PATIENCE).unwrap();
-    let deadline = std::time::Instant::now() + PATIENCE;
+    let deadline = Instant::now() + PATIENCE;
     while !theirs.directory.path().join("good.zone").exists() {
-        assert!(std::time::Instant::now() < deadline, "{}", theirs.process.output());
+        assert!(Instant::now() < deadline, "{}", theirs.process.output());
         std::thread::sleep(Duration::from_millis(10));
     }
     drop(ours);
@@ -125,4 +155,37 @@ fn a_restart_does_not_forget_when_a_zone_came() {
     let control = again.directory.path().join("control.sock").display().to_string();
     let text = String::from_utf8(tests::command(&["dns", "zones", "--control", &control]).stdout).unwrap();
     assert!(text.contains("transferred 20"), "{text}");
+}
+
+#[test]
+fn a_zone_that_has_expired_is_had_again_from_a_primary_whose_serial_went_back() {
+    // No other server is at this address, so that the port is free for both primaries.
+    let at = UdpSocket::bind("127.0.0.53:0").unwrap().local_addr().unwrap();
+    let short_lived = |serial: u32| with_serial(serial).replace("3600 3600 7200 1", "1 1 3 1");
+    let start = |serial| primary_of(&short_lived(serial), &["--listen", &at.to_string()]);
+    let mut ours = start(10);
+    let theirs = secondary(&[("good.test".to_owned(), vec![at])]);
+    wait_for(&theirs.process, "zone good.test.: serial 10 from");
+    ours.process.signal(Signal::TERM);
+    ours.process.wait(PATIENCE).unwrap();
+    wait_for(&theirs.process, "zone good.test. has expired");
+    let _ours = start(3);
+    wait_for(&theirs.process, "zone good.test.: serial 3 from");
+    wait_for(&theirs.process, "zone good.test. is served again after it had expired");
+}
+
+#[test]
+fn a_zone_that_expired_before_the_start_is_had_from_a_primary_whose_serial_went_back() {
+    let ours = primary_of(&with_serial(2), &[]);
+    let theirs = with_expired_file(&[ours.v4]);
+    wait_for(&theirs.process, "zone good.test. is served again after it had expired");
+    wait_for(&theirs.process, &format!("the serial of {} went back, and is taken", ours.v4));
+}
+
+#[test]
+fn a_zone_that_has_expired_is_had_from_a_primary_with_a_newer_serial_if_one_has_it() {
+    let (older, newer) = (primary_of(&with_serial(2), &[]), primary_of(&with_serial(4), &[]));
+    let theirs = with_expired_file(&[older.v4, newer.v4]);
+    wait_for(&theirs.process, &format!("zone good.test.: serial 4 from {}", newer.v4));
+    assert!(!theirs.process.output().contains("serial 2 from"), "{}", theirs.process.output());
 }

@@ -92,6 +92,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         signed_until: stats::SignedUntil::default(),
         health: health.clone(),
         orders: events.orders(),
+        notices: shared.notices.clone(),
     };
     let control_socket = open_control_socket(&config, sources);
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use anyhow::{Context, bail};
@@ -27,6 +28,7 @@ use super::load::addresses_at;
 use super::options;
 use super::orders::{Orders, SharedStates};
 use super::pools::Pools;
+use super::secondary::Notice;
 use super::transfers::unix_time;
 use super::version::write_zone_to;
 use crate::observe::{device_lines, each_engine, next_reply};
@@ -63,6 +65,8 @@ pub(crate) struct Sources {
     pub(crate) health: Health,
     /// Where orders for single zones go.
     pub(crate) orders: Orders,
+    /// Where secondary zones are asked for.
+    pub(crate) notices: SyncSender<Notice>,
 }
 
 impl Subject for Sources {
@@ -79,6 +83,7 @@ impl Subject for Sources {
         let origin = parse_origin(name)?;
         match action {
             ZoneAction::Check => self.check(&origin),
+            ZoneAction::Retransfer => self.retransfer(&origin).map(|said| vec![said]),
             action => {
                 let said = self.orders.carry_out(origin, action)?;
                 Ok(said.lines().map(str::to_owned).collect())
@@ -113,6 +118,16 @@ impl Sources {
             found.map(|found| format!("{}: warning: {}", place_of(tree, &found.owner), found.kind)).collect();
         let nothing = || vec![format!("zone {origin}: nothing to report")];
         Ok(if lines.is_empty() { nothing() } else { lines })
+    }
+
+    /// Has all of a secondary zone transferred.
+    fn retransfer(&self, origin: &NameBuf) -> Result<String, String> {
+        if !is_secondary(&self.published.load(), origin) {
+            return Err(format!("there is no secondary zone {origin} here"));
+        }
+        let sent = self.notices.try_send(Notice::Retransfer(Box::new(origin.clone())));
+        sent.map(|()| format!("zone {origin}: all of it is transferred, whatever serial its primaries have"))
+            .map_err(|_| format!("zone {origin}: too many notices of primaries wait, try again later"))
     }
 
     fn report(&self, zone: &Arc<ServedZone>, published: &Published) -> ZoneReport {
@@ -163,6 +178,9 @@ impl Sources {
             for (name, value) in admission.iter().flat_map(|admission| admission.counters().named()) {
                 add(prefix, name, value);
             }
+        }
+        if let Some(slots) = &self.published.load().transfers.policy.slots {
+            counts.push(("transfers_ended_slow".to_owned(), slots.ended_slow()));
         }
         if let Some(log) = &self.published.load().log {
             counts.push(("query_log_lost".to_owned(), log.lost()));

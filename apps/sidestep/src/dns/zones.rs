@@ -43,6 +43,8 @@ pub(crate) enum Zone {
     },
     /// Read the file of a zone again, and of no other one; have the primaries of a secondary zone asked.
     Reload(One),
+    /// Transfer all of a secondary zone, whatever serial its primaries have: for a primary whose serial went back.
+    Retransfer(One),
     /// Write all updates of a zone into its file, and refuse updates until it is thawed: the file may be changed by hand.
     Freeze(One),
     /// Read the file of a frozen zone again, and take updates.
@@ -66,6 +68,7 @@ pub(crate) fn one(command: &Zone) -> anyhow::Result<ExitCode> {
     match command {
         Zone::Dump { zone, which } => lines(which, Request::Zone { name: zone.clone() }),
         Zone::Reload(one) => change(one, ZoneAction::Reload),
+        Zone::Retransfer(one) => change(one, ZoneAction::Retransfer),
         Zone::Freeze(one) => change(one, ZoneAction::Freeze),
         Zone::Thaw(one) => change(one, ZoneAction::Thaw),
         Zone::Check(one) => change(one, ZoneAction::Check),

@@ -1,6 +1,7 @@
 //! The timers of all secondary zones, and the zones that catalogs bring and take away (RFC 9432).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
@@ -14,7 +15,7 @@ use super::super::store;
 use super::super::transfers::{SecondarySpec, random_number};
 use super::super::version::Version;
 use super::queue::Queue;
-use super::{Change, Job, Notice, Outcome, Prepared, Publish, placeholder};
+use super::{Acceptance, Change, Job, Notice, Outcome, Prepared, Publish, placeholder};
 
 /// A zone with its timers.
 struct Followed {
@@ -25,6 +26,10 @@ struct Followed {
     is_kept: bool,
     is_expired: bool,
     is_asking: bool,
+    /// An operator wants all of it, whatever serial the primaries have.
+    is_wanted_anew: bool,
+    /// Primaries that have told of a change since they were asked last.
+    told_by: BTreeSet<IpAddr>,
     /// Its catalog has it no longer, and a primary is still being asked for it.
     has_left: bool,
     timers: Secondary,
@@ -47,9 +52,29 @@ impl Followed {
             is_kept,
             is_expired: false,
             is_asking: false,
+            is_wanted_anew: false,
+            told_by: BTreeSet::new(),
             has_left: false,
             timers,
             deadline: None,
+        }
+    }
+
+    /// What is to be asked now.
+    fn job(&mut self, number: usize) -> Job {
+        self.is_asking = true;
+        let acceptance = match (std::mem::take(&mut self.is_wanted_anew), self.is_expired) {
+            (true, _) => Acceptance::Anew,
+            (false, true) => Acceptance::Any,
+            (false, false) => Acceptance::Newer,
+        };
+        Job {
+            number,
+            spec: Arc::clone(&self.spec),
+            held: self.held.clone(),
+            is_kept: self.is_kept,
+            acceptance,
+            told_by: std::mem::take(&mut self.told_by),
         }
     }
 
@@ -116,10 +141,14 @@ impl Keeper {
             match receiver.recv_timeout(wait.into()) {
                 Ok(Notice::Notify(zone, from)) => {
                     log::debug!("zone {zone}: NOTIFY from {from}");
-                    self.jobs.on_sign_of_life(from.to_canonical());
-                    self.ask_for(&zone);
+                    let from = from.to_canonical();
+                    self.jobs.on_sign_of_life(from);
+                    self.ask_for(&zone, |zone| {
+                        zone.told_by.insert(from);
+                    });
                 }
-                Ok(Notice::Refresh(zone)) => self.ask_for(&zone),
+                Ok(Notice::Refresh(zone)) => self.ask_for(&zone, |_| {}),
+                Ok(Notice::Retransfer(zone)) => self.ask_for(&zone, |zone| zone.is_wanted_anew = true),
                 Ok(Notice::Taken(names)) => self.take(names),
                 Ok(Notice::Refreshed(number, outcome)) => self.on_refreshed(number, outcome),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -150,9 +179,7 @@ impl Keeper {
         while let Some(due) = zone.timers.poll(now) {
             match due {
                 Due::Refresh => {
-                    zone.is_asking = true;
-                    let (held, is_kept) = (zone.held.clone(), zone.is_kept);
-                    let job = Job { number, spec: Arc::clone(&zone.spec), held, is_kept };
+                    let job = zone.job(number);
                     self.jobs.push(zone.spec.addresses(), job);
                 }
                 Due::Expire => {
@@ -168,12 +195,13 @@ impl Keeper {
         self.schedule(number);
     }
 
-    /// Asks for a zone at once.
-    fn ask_for(&mut self, origin: &NameBuf) {
+    /// Asks for a zone at once; `note` is to note why.
+    fn ask_for(&mut self, origin: &NameBuf, note: impl Fn(&mut Followed)) {
         let now = self.clock.now();
         let of_name = self.zones.iter_mut().filter(|(_, zone)| zone.spec.origin == *origin);
         let numbers: Vec<usize> = of_name
             .map(|(number, zone)| {
+                note(zone);
                 zone.timers.on_notify(now);
                 *number
             })
@@ -189,7 +217,8 @@ impl Keeper {
             return self.forget(number);
         }
         let new = match outcome {
-            Outcome::Failed => {
+            Outcome::Failed(acceptance) => {
+                zone.is_wanted_anew |= acceptance == Acceptance::Anew;
                 zone.timers.on_failed(random_number(), now);
                 return self.schedule(number);
             }

@@ -30,9 +30,9 @@ use self::keeper::Keeper;
 use self::queue::{PLACES, Queue};
 use super::config::ZoneSpec;
 use super::peer::Peer;
-use super::store;
 use super::transfers::{SecondarySpec, unix_time};
 use super::version::Version;
+use super::{journal, store};
 
 /// What becomes of the zones that are served.
 pub(crate) enum Change {
@@ -53,6 +53,8 @@ pub(crate) enum Notice {
     Notify(Box<NameBuf>, IpAddr),
     /// An operator wants a zone's primaries to be asked.
     Refresh(Box<NameBuf>),
+    /// An operator wants all of a zone to be transferred, whatever serial its primaries have.
+    Retransfer(Box<NameBuf>),
     /// The names of configured zones, which no catalog may bring.
     Taken(BTreeSet<NameBuf>),
     /// What came of a refresh of the zone of this number.
@@ -65,8 +67,19 @@ pub(crate) enum Outcome {
     Confirmed,
     /// There is a new one, and whether its file and journal have it.
     New(Version, bool),
-    /// None gave anything that can be used; the log says why.
-    Failed,
+    /// None gave anything that can be used, by what was acceptable; the log says why.
+    Failed(Acceptance),
+}
+
+/// Which versions of a primary are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acceptance {
+    /// Those with a newer serial, by the arithmetic of serials (RFC 1982).
+    Newer,
+    /// Older ones too, if no primary has ours or a newer one: ours has expired, so any version is better than none.
+    Any,
+    /// All, even with our serial, and as a whole.
+    Anew,
 }
 
 /// A secondary zone that was made ready before the server starts.
@@ -168,6 +181,9 @@ struct Job {
     spec: Arc<SecondarySpec>,
     held: Option<Version>,
     is_kept: bool,
+    acceptance: Acceptance,
+    /// Primaries that have told of a change.
+    told_by: BTreeSet<IpAddr>,
 }
 
 fn work(queue: &Queue<Job>, keys: &Keys, sender: &SyncSender<Notice>) {
@@ -187,48 +203,73 @@ fn work(queue: &Queue<Job>, keys: &Keys, sender: &SyncSender<Notice>) {
     }
 }
 
-/// Asks the primaries in their order, those last that were silent.
+/// Asks the primaries in their order: first those that have told of a change, last those that were silent. One that has our version ends that, but not
+/// before all have been asked that have told. Only if none has our version or a newer one, what has expired gives way to an older one.
 fn refresh(job: &Job, (queue, keys): (&Queue<Job>, &Keys), idle: &mut Idle) -> Outcome {
     let origin = &job.spec.origin;
-    for number in queue.in_order(&job.spec.addresses()) {
+    let has_told = |number: &usize| job.told_by.contains(&job.spec.primaries[*number].address.ip());
+    let (mut is_confirmed, mut older) = (false, Vec::new());
+    for number in queue.in_order(&job.spec.addresses(), has_told) {
+        if is_confirmed && !has_told(&number) {
+            break;
+        }
         let peer = &job.spec.primaries[number];
         let address = peer.address;
         let received = refresh_from(job, peer, keys, idle);
         queue.on_heard(address, !received.as_ref().is_err_and(ExchangeError::is_silence));
         match received {
-            Ok(Received::Current) => {
-                if let Some(error) = job.spec.file.as_ref().and_then(|file| store::touch(file).err()) {
-                    log::debug!("zone {origin}: noting the time in its file: {error}");
-                }
-                return Outcome::Confirmed;
+            Ok(Received::Current) => is_confirmed = true,
+            Ok(Received::New(changed, differences)) => return take(job, address, *changed, &differences),
+            Err(error) => {
+                log::warn!("zone {origin} from {address}: {error}");
+                let is_older = matches!(error, ExchangeError::Incoming(IncomingError::WentBack { .. }));
+                older.extend(is_older.then_some(peer));
             }
-            Ok(Received::New(changed, differences)) => {
-                let zone = &changed.zone;
-                log::info!(
-                    "zone {origin}: serial {} from {address}, {} records",
-                    zone.serial(),
-                    zone.record_count()
+        }
+    }
+    if is_confirmed {
+        if let Some(error) = job.spec.file.as_ref().and_then(|file| store::touch(file).err()) {
+            log::debug!("zone {origin}: noting the time in its file: {error}");
+        }
+        return Outcome::Confirmed;
+    }
+    for peer in older.into_iter().filter(|_| job.acceptance == Acceptance::Any) {
+        let address = peer.address;
+        match primary(job, peer, keys).transfer(None, None, idle) {
+            Ok(Received::New(changed, _)) => {
+                log::warn!(
+                    "zone {origin}: the serial of {address} went back, and is taken: the zone had expired"
                 );
-                // A catalog that names nothing is not kept: after a restart its zones would be gone.
-                let names_zones = || catalog::members(zone).is_ok_and(|members| !members.is_empty());
-                let is_good = !job.spec.is_catalog || names_zones();
-                let kept = job.spec.file.as_ref().filter(|_| is_good).map(|file| match &differences[..] {
-                    differences @ [_, ..] if job.is_kept => {
-                        store::add(file, differences, zone).and_then(|()| Ok(store::touch(file)?))
-                    }
-                    _ => store::save(file, zone),
-                });
-                let error = kept.and_then(Result::err);
-                if let Some(error) = &error {
-                    log::error!("zone {origin} is served, and its file stays old: {error:#}");
-                }
-                let version = next_version(job.held.as_ref(), *changed, &differences);
-                return Outcome::New(version, is_good && error.is_none());
+                return take(job, address, *changed, &[]);
             }
+            Ok(Received::Current) => {} // Of nothing held there is no current version.
             Err(error) => log::warn!("zone {origin} from {address}: {error}"),
         }
     }
-    Outcome::Failed
+    Outcome::Failed(job.acceptance)
+}
+
+/// Keeps a version that has come.
+fn take(job: &Job, address: SocketAddr, changed: Changed, differences: &[Arc<Difference>]) -> Outcome {
+    let (origin, zone) = (&job.spec.origin, &changed.zone);
+    log::info!("zone {origin}: serial {} from {address}, {} records", zone.serial(), zone.record_count());
+    // A catalog that names nothing is not kept: after a restart its zones would be gone.
+    let names_zones = || catalog::members(zone).is_ok_and(|members| !members.is_empty());
+    let is_good = !job.spec.is_catalog || names_zones();
+    let held = job.held.as_ref().and_then(Version::tree);
+    let is_newer = held.is_none_or(|held| is_older(held.serial(), zone.serial()));
+    let kept = job.spec.file.as_ref().filter(|_| is_good).map(|file| match differences {
+        [_, ..] if job.is_kept => store::add(file, differences, zone).and_then(|()| Ok(store::touch(file)?)),
+        _ if is_newer => store::save(file, zone),
+        // A crash must not leave the journal beside a file whose serial it names, too.
+        _ => Ok(journal::remove(file)?).and_then(|()| store::save(file, zone)),
+    });
+    let error = kept.and_then(Result::err);
+    if let Some(error) = &error {
+        log::error!("zone {origin} is served, and its file stays old: {error:#}");
+    }
+    let version = next_version(job.held.as_ref(), changed, differences);
+    Outcome::New(version, is_good && error.is_none())
 }
 
 /// Only what changed since the held version is compiled.
@@ -249,11 +290,11 @@ pub(crate) fn fetch(address: SocketAddr, origin: Name<'_>) -> Option<Zone> {
 }
 
 fn refresh_from(job: &Job, peer: &Peer, keys: &Keys, idle: &mut Idle) -> Result<Received, ExchangeError> {
-    let (address, tls) = (peer.address, job.spec.tls.as_ref());
-    let key = peer.key.as_ref().and_then(|name| keys.get(name.as_name()));
-    let primary = Primary { address, origin: job.spec.origin.as_name(), key, tls };
-    let ours = job.held.as_ref().and_then(Version::tree).map(dns_zone::Zone::serial);
-    let Some(ours) = ours else { return primary.transfer(None, None, idle) };
+    let (address, primary) = (peer.address, primary(job, peer, keys));
+    let ours = job.held.as_ref().and_then(Version::tree).map(Zone::serial);
+    let Some(ours) = ours.filter(|_| job.acceptance != Acceptance::Anew) else {
+        return primary.transfer(None, None, idle);
+    };
     let theirs = primary.serial(idle)?;
     if ours == theirs {
         return Ok(Received::Current);
@@ -268,4 +309,10 @@ fn refresh_from(job: &Job, peer: &Peer, keys: &Keys, idle: &mut Idle) -> Result<
         }
         outcome => outcome,
     }
+}
+
+fn primary<'j>(job: &'j Job, peer: &Peer, keys: &'j Keys) -> Primary<'j> {
+    let key = peer.key.as_ref().and_then(|name| keys.get(name.as_name()));
+    let (address, tls) = (peer.address, job.spec.tls.as_ref());
+    Primary { address, origin: job.spec.origin.as_name(), key, tls }
 }

@@ -91,11 +91,11 @@ impl<T> Queue<T> {
         self.has_changed.notify_all();
     }
 
-    /// The primaries in the order in which they are asked: those that were silent a while ago come last.
-    pub(super) fn in_order(&self, primaries: &[SocketAddr]) -> Vec<usize> {
+    /// The numbers of the primaries in the order in which they are asked: first those that come `first`, last those that were silent a while ago.
+    pub(super) fn in_order(&self, primaries: &[SocketAddr], first: impl Fn(&usize) -> bool) -> Vec<usize> {
         let state = self.state();
         let mut numbers: Vec<usize> = (0..primaries.len()).collect();
-        numbers.sort_by_key(|number| state.was_silent(&primaries[*number]));
+        numbers.sort_by_key(|number| (!first(number), state.was_silent(&primaries[*number])));
         numbers
     }
 
@@ -222,10 +222,18 @@ mod tests {
     fn a_primary_that_was_silent_is_asked_behind_the_others_until_it_is_heard_of() {
         let queue = Queue::<u8>::new();
         let primaries = [1, 2, 3].map(address);
-        assert_eq!(queue.in_order(&primaries), [0, 1, 2]);
+        let in_order = || queue.in_order(&primaries, |_| false);
+        assert_eq!(in_order(), [0, 1, 2]);
         queue.on_heard(address(1), false);
-        assert_eq!(queue.in_order(&primaries), [1, 2, 0]);
+        assert_eq!(in_order(), [1, 2, 0]);
         queue.on_sign_of_life(address(1).ip());
-        assert_eq!(queue.in_order(&primaries), [0, 1, 2]);
+        assert_eq!(in_order(), [0, 1, 2]);
+    }
+
+    #[test]
+    fn primaries_that_have_told_of_a_change_are_asked_before_all_others() {
+        let queue = Queue::<u8>::new();
+        queue.on_heard(address(1), false);
+        assert_eq!(queue.in_order(&[1, 2, 3].map(address), |number| *number == 2), [2, 1, 0]);
     }
 }
