@@ -104,17 +104,17 @@ impl Lateness {
 pub(crate) struct Asked {
     /// For DNS.
     pub(crate) questions: Option<Questions>,
-    /// Questions that were begun.
+    /// Questions that were begun, by earlier loads too.
     pub(crate) number: u64,
 }
 
 impl Asked {
     /// The next question, with its number.
     pub(crate) fn next(&mut self) -> Option<Question> {
-        let questions = self.questions.as_mut()?;
+        let questions = self.questions.as_ref()?;
         let number = self.number;
         self.number += 1;
-        Some(Question { index: questions.pick(), number })
+        Some(Question { index: questions.pick(number), number })
     }
 }
 
@@ -152,10 +152,11 @@ impl Heard<'_> {
             self.tally.counts_mut().unexpected += 1;
             return;
         };
-        let repeats = |questions: &Questions| questions.is_repeated(question.index, question.number, message);
-        if is_looked_at(question.number) && !self.questions.is_some_and(repeats) {
-            self.tally.counts_mut().mismatched += 1;
-            return;
+        if is_looked_at(question.number) {
+            let repeats = |it: &Questions| it.is_repeated(question.index, question.number, message);
+            if !self.tally.on_compared(times.due, self.questions.is_some_and(repeats)) {
+                return;
+            }
         }
         self.answered(times, header.rcode(), message.len() as u64);
         self.tally.counts_mut().truncated += u64::from(header.is_cut());

@@ -16,7 +16,8 @@ use super::quic::Quic;
 use super::request::HttpRequest;
 use crate::questions::Questions;
 use crate::schedule::Schedule;
-use crate::tally::{Summary, Tally};
+use crate::summary::Summary;
+use crate::tally::Tally;
 
 /// Before a connection is opened in the place of one that failed or that brought no answer.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -37,6 +38,8 @@ pub struct Setup {
     pub timeout: Duration,
     /// Answers that take longer from when they were due are not counted as being in time.
     pub within: Duration,
+    /// Questions of DNS that earlier loads have asked: this one goes on with the next.
+    pub asked: u64,
 }
 
 /// What is said on connections.
@@ -95,6 +98,14 @@ pub struct Streams {
     /// Requests that were due.
     taken: u64,
     next_sweep: Instant,
+    looks: Looks,
+}
+
+/// How often it looked at its connections while requests were due, and how often all of them were busy.
+#[derive(Clone, Copy, Debug, Default)]
+struct Looks {
+    all: u32,
+    busy: u32,
 }
 
 /// Room for one connection.
@@ -150,10 +161,11 @@ impl Streams {
             changed: VecDeque::new(),
             wakes: BTreeSet::new(),
             backlog: Backlog::default(),
-            asked: Asked { questions, number: 0 },
+            asked: Asked { questions, number: setup.asked },
             tally: Tally::new(now),
             taken: 0,
             next_sweep: now,
+            looks: Looks::default(),
         }
     }
 
@@ -166,6 +178,11 @@ impl Streams {
     /// What is counted so far.
     pub fn tally(&mut self) -> &mut Tally {
         &mut self.tally
+    }
+
+    /// Questions of DNS that were asked, with those of earlier loads.
+    pub fn asked(&self) -> u64 {
+        self.asked.number
     }
 
     /// Whether connections are being opened.
@@ -195,11 +212,21 @@ impl Streams {
     pub fn turn(&mut self, now: Instant) {
         self.take_due(now);
         self.wake(now);
-        if now >= self.next_sweep {
+        let is_sweep_due = now >= self.next_sweep;
+        if is_sweep_due {
             self.next_sweep = now + SWEEP_EVERY;
             self.sweep(now);
         }
         self.dispatch(now);
+        if is_sweep_due && self.next_due().is_some() {
+            self.looks.all += 1;
+            self.looks.busy += u32::from(self.is_full());
+        }
+    }
+
+    /// Whether requests wait because each connection has as many as it may have.
+    fn is_full(&self) -> bool {
+        self.backlog.len() > self.idle.len() && self.places.iter().all(Place::is_used)
     }
 
     /// Wakes the connections that wanted to be woken by now.
@@ -226,6 +253,7 @@ impl Streams {
         let is_due = matches!(self.pace, Some(Pace::Closed(until)) if now < until);
         if waiting.is_none() && is_due {
             self.taken += 1;
+            self.tally.on_taken(now, now);
             return Some(now);
         }
         waiting
@@ -247,7 +275,7 @@ impl Streams {
     fn begin_on(&mut self, number: usize, due: Instant, begun: Instant) {
         let State::Open(conversation) = &mut self.places[number].state else { return };
         conversation.begin(Times { due, begun }, &mut self.asked);
-        self.tally.on_begun();
+        self.tally.on_begun(due, begun);
         self.note_wake(number);
         self.mark_changed(number);
     }
@@ -464,7 +492,9 @@ impl Streams {
         let counts = self.tally.counts_mut();
         counts.unsent = taken - counts.sent;
         let lost = taken - counts.answered - counts.mismatched;
-        self.tally.summary(offered, length, lost)
+        let mut summary = self.tally.summary(offered, length, lost);
+        summary.connections_busy = f64::from(self.looks.busy) / f64::from(self.looks.all.max(1));
+        summary
     }
 }
 
@@ -474,6 +504,14 @@ impl Place {
             State::Dialling(..) => true,
             State::Open(conversation) => conversation.is_opening(),
             State::Free | State::Over(_) => false,
+        }
+    }
+
+    /// Whether it has requests, or is free since its connection ended as it may.
+    fn is_used(&self) -> bool {
+        match &self.state {
+            State::Open(_) | State::Dialling(..) => self.requests() > 0,
+            State::Free | State::Over(_) => !self.has_failed,
         }
     }
 
