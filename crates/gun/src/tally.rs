@@ -183,9 +183,10 @@ impl Tally {
         self.second.reset();
         let before = std::mem::replace(&mut self.counts_before, self.counts);
         let since = |count: fn(&Counts) -> u64| count(&self.counts).saturating_sub(count(&before));
-        let until = self.sending_ended.map_or(sent_until, |(at, _)| at).max(self.last_answer);
-        let is_empty = self.counts == before;
-        let span = if is_empty { SECOND } else { until.since(self.second_began).clamp(SPAN_MIN, SECOND) };
+        let sent_until = self.sending_ended.map_or(sent_until, |(at, _)| at);
+        let until = sent_until.max(self.last_answer);
+        let is_short = self.second_began < sent_until;
+        let span = if is_short { until.since(self.second_began).clamp(SPAN_MIN, SECOND) } else { SECOND };
         self.seconds.push(Second {
             span_s: span.as_secs_f64(),
             sent: since(|counts| counts.sent),
