@@ -6,7 +6,7 @@ use clock::{Duration, Instant};
 use device::{Burst, Device};
 use wire::{ChecksumPolicy, Envelope, parse_udp, write_udp_headers};
 
-use crate::answer::is_looked_at;
+use crate::answer::Sample;
 use crate::flights::Flights;
 use crate::messages::Messages;
 use crate::questions::Questions;
@@ -44,6 +44,7 @@ pub struct Gun<D, M = Questions> {
     ports: Box<[u16]>,
     questions: M,
     schedule: Schedule,
+    sample: Sample,
     flights: Flights,
     timeout: Duration,
     within: Duration,
@@ -90,6 +91,7 @@ impl<D: Device, M: Messages> Gun<D, M> {
             ways: setup.ways,
             questions: setup.questions,
             schedule: Schedule::with_count(now, 1, 0),
+            sample: Sample::of_any(),
             timeout: setup.timeout,
             within: setup.within,
             tally: Tally::new(now),
@@ -107,6 +109,7 @@ impl<D: Device, M: Messages> Gun<D, M> {
 
     /// Questions are due from now on, by `schedule`.
     pub fn begin(&mut self, schedule: Schedule, now: Instant) {
+        self.sample = Sample::of_rate(schedule.rate());
         self.schedule = schedule;
         self.tally.begin(now, self.within);
     }
@@ -198,7 +201,7 @@ impl<D: Device, M: Messages> Gun<D, M> {
             self.tally.counts_mut().unexpected += 1;
             return;
         }
-        if is_looked_at(flight.number) {
+        if self.sample.has(flight.number) {
             let question = self.questions.pick(flight.number);
             let is_repeated = self.questions.is_repeated(question, flight.number, message);
             if !self.tally.on_compared(flight.due, is_repeated) {

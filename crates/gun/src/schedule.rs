@@ -30,6 +30,11 @@ impl Schedule {
         Schedule { rate: rate.into(), count, taken: 0, next: start, parts: 0 }
     }
 
+    /// Questions a second.
+    pub fn rate(&self) -> u64 {
+        self.rate
+    }
+
     /// When the next question is due; `None` if all have been.
     pub fn next_due(&self) -> Option<Instant> {
         (self.taken < self.count).then_some(self.next)

@@ -4,7 +4,7 @@ use clock::Instant;
 
 use super::backlog::Backlog;
 use super::fault::Fault;
-use crate::answer::{AnswerHeader, is_looked_at};
+use crate::answer::{AnswerHeader, Sample};
 use crate::questions::Questions;
 use crate::tally::Tally;
 
@@ -132,6 +132,8 @@ pub(crate) struct Heard<'l> {
     pub(crate) now: Instant,
     pub(crate) tally: &'l mut Tally,
     pub(crate) questions: Option<&'l Questions>,
+    /// Which answers of DNS are compared with their questions.
+    pub(crate) sample: Sample,
     pub(crate) backlog: &'l mut Backlog,
 }
 
@@ -152,7 +154,7 @@ impl Heard<'_> {
             self.tally.counts_mut().unexpected += 1;
             return;
         };
-        if is_looked_at(question.number) {
+        if self.sample.has(question.number) {
             let repeats = |it: &Questions| it.is_repeated(question.index, question.number, message);
             if !self.tally.on_compared(times.due, self.questions.is_some_and(repeats)) {
                 return;

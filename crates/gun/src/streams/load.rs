@@ -14,6 +14,7 @@ use super::http2::Http2;
 use super::http3::Http3;
 use super::quic::Quic;
 use super::request::HttpRequest;
+use crate::answer::Sample;
 use crate::questions::Questions;
 use crate::schedule::Schedule;
 use crate::summary::Summary;
@@ -83,6 +84,7 @@ pub struct Streams {
     within: Duration,
     /// `None` before the load begins.
     pace: Option<Pace>,
+    sample: Sample,
     places: Vec<Place>,
     /// Places without a connection: at once, or from then on.
     idle: VecDeque<usize>,
@@ -154,6 +156,7 @@ impl Streams {
             timeout: setup.timeout,
             within: setup.within,
             pace: None,
+            sample: Sample::of_any(),
             places: std::iter::repeat_with(place).take(setup.connections).collect(),
             idle: (0..setup.connections).collect(),
             paused: VecDeque::new(),
@@ -171,6 +174,10 @@ impl Streams {
 
     /// Requests are due from now on.
     pub fn begin(&mut self, pace: Pace, now: Instant) {
+        self.sample = match &pace {
+            Pace::Open(schedule) => Sample::of_rate(schedule.rate()),
+            Pace::Closed(_) => Sample::of_any(),
+        };
         self.pace = Some(pace);
         self.tally.begin(now, self.within);
     }
@@ -389,7 +396,8 @@ impl Streams {
         let State::Open(conversation) = &mut place.state else { return };
         let answered = self.tally.counts().answered;
         let questions = self.asked.questions.as_ref();
-        let mut heard = Heard { now, tally: &mut self.tally, questions, backlog: &mut self.backlog };
+        let (tally, backlog, sample) = (&mut self.tally, &mut self.backlog, self.sample);
+        let mut heard = Heard { now, tally, questions, sample, backlog };
         let end = event(conversation.as_mut(), &mut heard);
         let has_output = conversation.has_output();
         place.has_answered |= self.tally.counts().answered > answered;
