@@ -167,7 +167,7 @@ impl Summary {
         let (enough, in_time) = (self.due() * ANSWERED_MIN, self.counts.in_time as f64);
         // Answers of the sample that are wrong are not counted as answers.
         let right = (in_time + self.counts.mismatched as f64) * (1.0 - self.counts.wrong_share());
-        if self.is_short() {
+        if self.is_short() || self.due() == 0.0 {
             return Verdict::NotOffered;
         }
         match (right >= enough, in_time >= enough) {
