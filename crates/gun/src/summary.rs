@@ -111,9 +111,15 @@ pub struct Summary {
     pub length_s: f64,
     /// What was counted.
     pub counts: Counts,
-    /// Answers that came in `length_s`, a second. Older reports do not have it.
+    /// Questions that were sent in `length_s`, a second. Over connections some are sent later. Older reports do not have it.
+    #[serde(default)]
+    pub sent_per_s: Option<f64>,
+    /// Answers that came in `length_s`, a second.
     #[serde(default)]
     pub answered_per_s: Option<f64>,
+    /// Octets of these.
+    #[serde(default)]
+    pub octets_per_s: Option<f64>,
     /// Questions without an answer.
     pub lost: u64,
     /// Answers by response code, as numbers.
@@ -147,14 +153,19 @@ impl Counts {
 }
 
 impl Summary {
-    /// Questions a second that were sent.
+    /// Questions a second that were sent while the load lasted.
     pub fn sent_rate(&self) -> f64 {
-        self.counts.sent as f64 / self.length_s
+        self.sent_per_s.unwrap_or(self.counts.sent as f64 / self.length_s)
     }
 
-    /// Answers a second that came while the load was sent. Those that came afterwards say nothing of a second.
+    /// Answers a second that came while the load lasted. Those that came afterwards say nothing of a second.
     pub fn answered_rate(&self) -> f64 {
         self.answered_per_s.unwrap_or(self.counts.answered as f64 / self.length_s)
+    }
+
+    /// Octets a second of these.
+    pub fn octet_rate(&self) -> f64 {
+        self.octets_per_s.unwrap_or(self.counts.octets as f64 / self.length_s)
     }
 
     /// From when questions were due to when they were sent.
@@ -227,7 +238,9 @@ mod tests {
             offered: 1000,
             length_s: 1.0,
             counts: Counts { sent: 1000, answered: 1000, in_time: 1000, compared: 16, ..Counts::default() },
-            answered_per_s: Some(1000.0),
+            sent_per_s: None,
+            answered_per_s: None,
+            octets_per_s: None,
             lost: 0,
             rcodes: BTreeMap::new(),
             latency_us: Percentiles::default(),

@@ -38,8 +38,8 @@ pub struct Tally {
     /// Answers that took longer are no good ones.
     within: Duration,
     counts_before: Counts,
-    /// When sending ended, and how many answers had come by then.
-    sending_ended: Option<(Instant, u64)>,
+    /// When sending ended, and what was counted by then.
+    sending_ended: Option<(Instant, Counts)>,
     last_answer: Instant,
     busy: Duration,
     spare: Duration,
@@ -95,7 +95,7 @@ impl Tally {
     /// Nothing more is due. Answers may come still.
     pub fn end_sending(&mut self, now: Instant) {
         if self.sending_ended.is_none() {
-            self.sending_ended = Some((now, self.counts.answered));
+            self.sending_ended = Some((now, self.counts));
             self.second_ends += GRACE;
         }
     }
@@ -223,12 +223,15 @@ impl Tally {
         let whole = (self.busy + self.spare).as_secs_f64();
         let spare = if whole > 0.0 { self.spare.as_secs_f64() / whole } else { 1.0 };
         let length_s = length.as_secs_f64();
-        let answered = self.sending_ended.map_or(self.counts.answered, |(_, answered)| answered);
+        let counted = self.sending_ended.map_or(self.counts, |(_, counts)| counts);
+        let rate = |count: u64| (length_s > 0.0).then_some(count as f64 / length_s);
         let mut summary = Summary {
             offered,
             length_s,
             counts: self.counts,
-            answered_per_s: (length_s > 0.0).then_some(answered as f64 / length_s),
+            sent_per_s: rate(counted.sent),
+            answered_per_s: rate(counted.answered),
+            octets_per_s: rate(counted.octets),
             lost,
             rcodes: self.rcodes,
             latency_us: percentiles(&self.latency),
@@ -317,16 +320,21 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_come_after_sending_are_in_no_rate() {
+    fn what_comes_after_the_time_of_sending_is_in_no_rate() {
         let mut tally = Tally::new(at(0));
         for number in 0..1000 {
             tally.on_sent(at(number * 1000), at(number * 1000));
         }
         (0..400).for_each(|number| tally.on_answer(at(number), at(900_000), Some(0)));
+        tally.counts_mut().octets = 800;
         tally.end_sending(at(1_000_000));
+        tally.counts_mut().octets = 2000;
+        tally.on_begun(at(0), at(1_500_000));
         (400..1000).for_each(|number| tally.on_answer(at(number), at(2_500_000), Some(0)));
         let summary = tally.summary(1000, SECOND, 0);
         assert_eq!((summary.counts.answered, summary.answered_rate()), (1000, 400.0));
+        assert_eq!((summary.counts.sent, summary.sent_rate()), (1001, 1000.0), "one was late");
+        assert_eq!((summary.counts.octets, summary.octet_rate()), (2000, 800.0));
     }
 
     #[test]

@@ -110,7 +110,7 @@ pub(crate) fn end(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
         Some(held) => writeln!(out, "held      {} at most, {} at the end", held.most, held.end)?,
     }
     if report.kind == "gun http" {
-        writeln!(out, "octets    {} ({}/s)", counts.octets, count(counts.octets as f64 / load.length_s))?;
+        writeln!(out, "octets    {} ({}/s)", counts.octets, count(load.octet_rate()))?;
     }
     if let Some(faults) = faults(load) {
         writeln!(out, "faults    {faults}")?;
