@@ -157,7 +157,8 @@ mod tests {
     #[test]
     fn one_port_uses_all_ids() {
         let mut flights = Flights::new(1, 0);
-        let ids: std::collections::BTreeSet<u16> = (0..IDS_MAX).map(|_| flights.begin(at(1), at(1)).id).collect();
+        let ids: std::collections::BTreeSet<u16> =
+            (0..IDS_MAX).map(|_| flights.begin(at(1), at(1)).id).collect();
         assert_eq!(ids.len(), IDS_MAX);
     }
 }

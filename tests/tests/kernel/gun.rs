@@ -224,7 +224,8 @@ fn answer_with(answer: fn(&mut [u8])) -> (SocketAddr, mpsc::Receiver<Vec<u8>>) {
 fn answers_to_other_questions_are_a_failure_and_carry_no_load() {
     let (server, _names) = answer_with(|message| message[13] = b'x');
     let server = server.to_string();
-    let words = ["gun", "dns", &server, "--name", "a.example", "--rate", "50", "--timeout", "60s", "--json", "-"];
+    let words =
+        ["gun", "dns", &server, "--name", "a.example", "--rate", "50", "--timeout", "60s", "--json", "-"];
     let output = command(&[&words[..], &["--duration", "200ms"]].concat());
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");

@@ -382,8 +382,7 @@ mod tests {
 
     #[test]
     fn affinity_waits_until_queues_have_their_interrupts() {
-        let parameter =
-            |parameter| planned(Setting::Parameter { interface: "eth0".to_owned(), parameter });
+        let parameter = |parameter| planned(Setting::Parameter { interface: "eth0".to_owned(), parameter });
         let plan = Plan::new(vec![parameter(Parameter::CombinedQueues), planned(affinity())], true);
         assert!(plan.steps.len() == 1 && plan.steps[0].step.setting.makes_interrupts());
         assert!(plan.note().unwrap().contains("run this again"));

@@ -212,8 +212,10 @@ mod tests {
             serde_json::json!({ "sent": count, "answered": count, "in_time": count, "octets": 0, "compared": 9, "mismatched": 3,
                 "malformed": 2, "unexpected": 0, "refused": 4, "truncated": 5, "errors": 6 })
         };
-        let times = serde_json::json!({ "min": 1.0, "p50": 1.0, "p90": 1.0, "p99": 1.0, "p999": 1.0, "max": 1.0 });
-        let second = serde_json::json!({ "sent": 50, "answered": 40, "lost": 10, "errors": 6, "latency_us": times });
+        let times =
+            serde_json::json!({ "min": 1.0, "p50": 1.0, "p90": 1.0, "p99": 1.0, "p999": 1.0, "max": 1.0 });
+        let second =
+            serde_json::json!({ "sent": 50, "answered": 40, "lost": 10, "errors": 6, "latency_us": times });
         let load = serde_json::json!({ "offered": 50, "length_s": 2.0, "counts": counts(100), "lost": 20,
             "rcodes": { "0": 74, "2": 6 }, "latency_us": times, "lag_us": times, "spare": 0.5, "bottleneck": null,
             "faults": { "timed out": 7 }, "seconds": [second, second] });

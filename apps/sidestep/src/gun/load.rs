@@ -78,14 +78,14 @@ impl Range {
         load: &Load,
         mut live: Live,
     ) -> anyhow::Result<Summary> {
-        let Load { rate, length, patience } = *load;
+        let Load { rate, length, patience, within } = *load;
         let setup = Setup {
             ways: self.ways.clone(),
             questions: messages.clone(),
             queues: self.queues,
             sent: self.sent,
             timeout: patience,
-            within: load.within,
+            within,
         };
         let device = self.device.take().expect("one load has ended before the next one begins");
         let mut gun = Gun::new(device, setup, self.clock.now());

@@ -191,8 +191,7 @@ mod tests {
     #[test]
     fn answers_that_do_not_match_are_told_of_all_though_a_sample_was_compared() {
         let counts = Counts { answered: 9_961, mismatched: 39, compared: 156, ..Counts::default() };
-        let expected =
-            "39 of the 156 answers that were compared are to another question than was asked: about 2500 of all 10000";
+        let expected = "39 of the 156 answers that were compared are to another question than was asked: about 2500 of all 10000";
         assert_eq!(report(counts).wrong_answers(), [expected]);
         assert_eq!(report(Counts { answered: 5, ..Counts::default() }).wrong_answers(), [""; 0]);
     }

@@ -1,6 +1,5 @@
 //! For the terminal.
 
-use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
 
 use dns_wire::Rcode;
