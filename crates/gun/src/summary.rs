@@ -11,6 +11,9 @@ use crate::knee::{ANSWERED_MIN, SENT_MIN, Verdict};
 const SPARE_MIN: f64 = 0.03;
 /// So is one that sent a hundredth of its questions later than this.
 const LAG_MAX: Duration = Duration::from_millis(1);
+/// A generator that was late sends what was due meanwhile in a burst. One of so many questions, and of so much time, loses none of them.
+const BURST_MAX: f64 = 64.0;
+const PAUSE_MAX: Duration = Duration::from_millis(10);
 /// Connections that were all busy for this part of the time are what limits a load.
 const BUSY_MAX: f64 = 0.5;
 /// RCODEs are below, statuses of HTTP are not.
@@ -185,10 +188,24 @@ impl Summary {
             (true, _) => Verdict::Carried,
             (false, true) => Verdict::Wrong,
             (false, false) if self.counts.wrong_share() > 1.0 - ANSWERED_MIN => Verdict::Wrong,
-            (false, false) if self.bottleneck.is_some() => Verdict::NotOffered,
+            (false, false) if self.is_generator_to_blame() => Verdict::NotOffered,
             (false, false) if self.is_full() => Verdict::NoRoom,
             (false, false) => Verdict::TooMuch,
         }
+    }
+
+    /// Whether the generator was such a bottleneck that questions were lost by it.
+    fn is_generator_to_blame(&self) -> bool {
+        let late_s = self.lag_us.p99 / 1e6;
+        let has_burst = late_s > PAUSE_MAX.as_secs_f64() || late_s * f64::from(self.offered) > BURST_MAX;
+        // Where all connections were busy, requests lack those, and not a generator that is sooner.
+        let was_late = has_burst && !self.is_full();
+        self.bottleneck.is_some() && (was_late || self.is_refused() || self.spare < SPARE_MIN)
+    }
+
+    /// Whether the system refused many of its packets.
+    fn is_refused(&self) -> bool {
+        self.counts.refused as f64 > self.counts.sent as f64 * (1.0 - SENT_MIN)
     }
 
     /// Whether what limits it is how many requests the connections may have under way, and not that some of them failed.
@@ -213,7 +230,7 @@ impl Summary {
             let part = 100.0 * self.due() / (f64::from(self.offered) * self.length_s);
             return Some(format!("it sent {part:.0} % of what it was to send"));
         }
-        if refused as f64 > sent as f64 * (1.0 - SENT_MIN) {
+        if self.is_refused() {
             return Some(format!("the system refused {refused} of its {sent} packets"));
         }
         if self.lag_us.p99 > LAG_MAX.as_secs_f64() * 1e6 {
@@ -279,12 +296,19 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_a_busy_generator_lost_says_nothing_of_the_server() {
-        let lost = |load: &mut Summary| {
-            load.counts.in_time = 500;
-            load.bottleneck = Some("it had 0 % of its core to spare".to_owned());
+    fn a_load_that_the_generator_lost_says_nothing_of_the_server() {
+        let lost = |change: fn(&mut Summary)| {
+            with(|load| {
+                load.counts.in_time = 500;
+                change(load);
+                load.bottleneck = load.find_bottleneck();
+            })
         };
-        assert_eq!(with(lost), Verdict::NotOffered);
+        assert_eq!(lost(|_| {}), Verdict::TooMuch);
+        assert_eq!(lost(|load| load.spare = 0.0), Verdict::NotOffered);
+        assert_eq!(lost(|load| load.counts.refused = 500), Verdict::NotOffered);
+        assert_eq!(lost(|load| load.lag_us.p99 = 70_000.0), Verdict::NotOffered, "bursts of seventy");
+        assert_eq!(lost(|load| load.lag_us.p99 = 5_000.0), Verdict::TooMuch, "bursts of five lose nothing");
         let carried = |load: &mut Summary| load.bottleneck = Some("it was late".to_owned());
         assert_eq!(with(carried), Verdict::Carried, "the server answered all of it");
     }
@@ -293,6 +317,12 @@ mod tests {
     fn connections_that_are_all_busy_are_not_the_server() {
         let full = |load: &mut Summary| (load.counts.in_time, load.connections_busy) = (500, 0.9);
         assert_eq!(with(full), Verdict::NoRoom);
+        let late = |load: &mut Summary| {
+            full(load);
+            load.lag_us.p99 = 70_000.0;
+            load.bottleneck = load.find_bottleneck();
+        };
+        assert_eq!(with(late), Verdict::NoRoom, "the generator had time to spare");
         let hung = |load: &mut Summary| {
             full(load);
             load.faults.insert("timed out".to_owned(), 64);
