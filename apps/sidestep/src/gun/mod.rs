@@ -333,3 +333,45 @@ fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
     }
     std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use gun::{Summary, Tally};
+
+    use super::*;
+
+    /// A server that answers everything; the user has had enough in the second load.
+    struct Patience {
+        loads: u32,
+    }
+
+    impl Fire for Patience {
+        fn is_stopped(&self) -> bool {
+            self.loads > 1
+        }
+
+        fn fire(&mut self, load: &Load, _: text::Live) -> anyhow::Result<Summary> {
+            self.loads += 1;
+            let mut summary = Tally::new(clock::Instant::ZERO).summary(load.rate, load.length, 0);
+            let answers = u64::from(load.rate);
+            (summary.length_s, summary.counts.sent, summary.counts.in_time) = (1.0, answers, answers);
+            Ok(summary)
+        }
+    }
+
+    #[derive(Parser)]
+    struct Words {
+        #[command(flatten)]
+        search: Search,
+    }
+
+    #[test]
+    fn a_load_of_a_search_that_is_cut_short_is_not_judged() {
+        let search = Words::parse_from(["gun", "--find-knee"]).search;
+        let plan = Plan { rate: Some(300), search: &search, patience: Duration::ZERO };
+        let mut report = Report::default();
+        let found = find_knee(&mut Patience { loads: 0 }, &plan, &mut report).unwrap();
+        assert_eq!((found.carried, &found.limit[..], report.loads.len()), (Some(300), "stopped", 2));
+    }
+}
