@@ -23,7 +23,7 @@ use super::pools::{CheckSpec, Pools};
 use super::privileges::explain_denial;
 use super::serial::{stayed, went_back};
 use super::version::Version;
-use super::{journal, signing, store};
+use super::{signing, store};
 use dns_message::is_older;
 use dns_transfer::{Difference, History};
 
@@ -704,7 +704,7 @@ mod tests {
         let spec = ZoneSpec {
             keys: Some(zones.directory.join("keys")),
             makes_keys: false,
-            ..zones.write("a.test.zone", 0, "$ORIGIN a.test.\n@ 60 SOA . . 1 1 1 1 1\n @ NS ns.b.test.\n")
+            ..zones.write("a.test.zone", 0, "$ORIGIN a.test.\n@ 60 SOA . . 1 1 1 1 1\n 60 NS ns.b.test.\n")
         };
         let loaded = load_catalog(&[spec], None, &Choice::default(), true, Clients::default());
         assert_eq!(loaded.failed, 1);
@@ -765,7 +765,7 @@ mod tests {
         let pair = |pair: &[Zone]| Difference::between(&pair[0], &pair[1], 1000).unwrap();
         let specs = [zones.write("b.zone", 0, &zone(1))];
         let differences: Vec<_> = versions.windows(2).map(|two| Arc::new(pair(two))).collect();
-        journal::append(&specs[0].file, &differences).unwrap();
+        crate::dns::journal::append(&specs[0].file, &differences).unwrap();
         let mut loaded = load_catalog(&specs, None, &Choice::default(), true, Clients::default());
         let serial =
             |loaded: &Loaded| loaded.versions().next().and_then(|version| Some(version.tree()?.serial()));

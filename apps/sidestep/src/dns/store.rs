@@ -172,7 +172,11 @@ fn follow(
 
 fn cannot_read(zone: &Zone, path: &Path, reason: &str) -> ZoneTextErrors {
     let problem = Problem::CannotRead { path: journal::path(path), reason: reason.to_owned() };
-    let error = ZoneTextError { path: path.to_owned(), position: Position { line: 1, column: 1 }, problem };
+    let error = ZoneTextError {
+        path: path.to_owned(),
+        position: Position { line: 1, column: 1, ..Position::default() },
+        problem,
+    };
     ZoneTextErrors {
         errors: vec![error],
         origin: Some(Box::new(NameBuf::from(zone.origin()))),
