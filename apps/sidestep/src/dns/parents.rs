@@ -48,7 +48,7 @@ struct Job {
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// A key of this zone has another time now.
-    KeyChanged(NameBuf),
+    KeyChanged(Box<NameBuf>),
     /// All were asked.
     Done(Round),
 }
@@ -158,7 +158,7 @@ fn ask(jobs: Vec<Job>, said: Complaints, events: &Sender<Event>) {
         });
         if followed.is_changed {
             // A server that ends needs no keys.
-            let _ = events.send(Event::Parents(Outcome::KeyChanged(job.origin.clone())));
+            let _ = events.send(Event::Parents(Outcome::KeyChanged(Box::new(job.origin.clone()))));
         }
         round.again.insert(job.origin, followed.again);
     });

@@ -138,8 +138,11 @@ pub(super) fn zone_with_journal(zone: Zone, path: &Path) -> Result<Zone, ZoneTex
     Ok(newer(&zone, path)?.map_or(zone, |(changed, _)| changed.zone))
 }
 
-/// What came since the file was written, and the differences that lead there; `None` if the file has it all.
-fn newer(zone: &Zone, path: &Path) -> Result<Option<(Changed, Vec<Arc<Difference>>)>, ZoneTextErrors> {
+/// What came since the file was written, and the differences that lead there.
+type Newer = (Changed, Vec<Arc<Difference>>);
+
+/// `None` if the file has it all.
+fn newer(zone: &Zone, path: &Path) -> Result<Option<Newer>, ZoneTextErrors> {
     let unreadable = |error: &io::Error| cannot_read(zone, path, &error.to_string());
     let differences = journal::read(path).map_err(|error| unreadable(&error))?;
     follow(zone, differences).or_else(|error| {
@@ -156,10 +159,7 @@ fn newer(zone: &Zone, path: &Path) -> Result<Option<(Changed, Vec<Arc<Difference
 
 /// # Errors
 /// The differences are for other versions.
-fn follow(
-    zone: &Zone,
-    mut differences: Vec<Arc<Difference>>,
-) -> anyhow::Result<Option<(Changed, Vec<Arc<Difference>>)>> {
+fn follow(zone: &Zone, mut differences: Vec<Arc<Difference>>) -> anyhow::Result<Option<Newer>> {
     let Some(last) = differences.last() else { return Ok(None) };
     if last.to() == zone.serial() {
         return Ok(None); // A crash between a new file and the end of the journal leaves what led to the file.
