@@ -8,7 +8,7 @@ use serde_json::Value;
 pub struct Knee {
     /// Answers a second.
     pub rate: f64,
-    /// What keeps it there: `server` or `generator`.
+    /// What keeps it there: `server`, `generator`, `connections` or `answers`.
     pub limit: String,
     /// Whether every answer was whole, and without an error: others cost a server less.
     pub whole: bool,

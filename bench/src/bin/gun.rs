@@ -47,11 +47,13 @@ fn run(count: u64, offload: bool) -> Duration {
     let setup = Setup {
         ways: (0..PORTS).map(way).collect(),
         questions: questions.in_order(Order::Random, 1).in_manner(&Manner::default()),
-        schedule: Schedule::new(now(), RATE, length),
         queues: 1,
         sent: 0,
+        timeout: clock::Duration::MAX,
+        within: clock::Duration::MAX,
     };
     let mut gun = Gun::new(client, setup, now());
+    gun.begin(Schedule::new(now(), RATE, length), now());
     let mut took = Duration::ZERO;
     while gun.next_due().is_some() || gun.under_way() > 0 {
         let before = Instant::now();

@@ -99,8 +99,8 @@ fn measure(rounds: u32, workloads: &[Workload]) -> Result<(), LabError> {
     run.keep()
 }
 
-/// kxdpgun and `sidestep gun dns` beside each other, both over AF_XDP, each to the knee: of the bare echo, which leaves the most to the generator, and of
-/// Sidestep. kxdpgun's figures are those of the table.
+/// kxdpgun and `sidestep gun dns` beside each other, both over AF_XDP, each to the knee of the servers on AF_XDP. What the bare echo sends back are
+/// no answers to the latter. kxdpgun's figures are those of the table.
 fn generators(
     rounds: u32,
     peers: &Peers,
@@ -108,7 +108,7 @@ fn generators(
     by_kxdpgun: &[Figure],
 ) -> Result<(), LabError> {
     let mut rows = Vec::new();
-    for peer in [&peers.echo, &peers.over_xdp] {
+    for peer in [&peers.knot_xdp, &peers.over_xdp] {
         let Some(theirs) = by_kxdpgun.iter().find(|figure| figure.subject == peer.name()) else { continue };
         let mut ours = Vec::new();
         for _ in 0..rounds {

@@ -14,7 +14,7 @@ const DELAY: Topic = Topic { id: "interrupts.delay", source: "ethtool netlink (c
 const BUSY_POLL: Topic =
     Topic { id: "interrupts.busy-poll", source: "/sys/class/net/IF/napi_defer_hard_irqs, gro_flush_timeout" };
 
-pub(crate) const TOPICS: [Topic; 4] = [AFFINITY, BALANCE, DELAY, BUSY_POLL];
+pub(crate) const TOPICS: [Topic; 4] = [BALANCE, AFFINITY, DELAY, BUSY_POLL];
 
 /// Microseconds that an interrupt may wait before that is worth a word, and what it becomes.
 const DELAY_MAX: u32 = 100;
@@ -30,11 +30,12 @@ pub(crate) fn examine(
     wishes: &Wishes,
     findings: &mut Vec<Finding>,
 ) {
-    findings.push(AFFINITY.of(&interface.interrupts, |interrupts| affinity(interface, interrupts, machine)));
+    // Before the affinity: irqbalance would change what has just been written.
     if let Some(machine) = machine {
         let has_any = interface.interrupts.get().is_some_and(|interrupts| !interrupts.is_empty());
         findings.push(BALANCE.of(&machine.irqbalance, |service| balance(*service, has_any)));
     }
+    findings.push(AFFINITY.of(&interface.interrupts, |interrupts| affinity(interface, interrupts, machine)));
     findings.extend([delay(interface), busy_poll(interface, wishes)]);
 }
 
@@ -219,6 +220,15 @@ mod tests {
         assert_eq!(lines(&finding), ["systemctl stop irqbalance"]);
         let veth = nic(&[], NodeOf::Nowhere);
         assert_eq!(found(&veth, &Wishes::default(), "interrupts.irqbalance").verdict, Verdict::Good);
+    }
+
+    #[test]
+    fn irqbalance_stops_before_affinity_is_written() {
+        let mut findings = Vec::new();
+        examine(&nic(&["0", "0"], NodeOf::Nowhere), Some(&machine()), &Wishes::default(), &mut findings);
+        let commands: Vec<String> = findings.iter().flat_map(lines).collect();
+        assert_eq!(commands[0], "systemctl stop irqbalance", "{commands:?}");
+        assert!(commands[1].contains("smp_affinity_list"), "{commands:?}");
     }
 
     #[test]

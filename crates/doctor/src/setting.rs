@@ -136,6 +136,22 @@ impl Setting {
         }
     }
 
+    /// Whether the driver makes new interrupts when it changes.
+    pub fn makes_interrupts(&self) -> bool {
+        match self {
+            Setting::Parameter { parameter, .. } => parameter.words().0 == CHANNELS,
+            Setting::File { .. }
+            | Setting::Feature { .. }
+            | Setting::FlowRule { .. }
+            | Setting::Service { .. } => false,
+        }
+    }
+
+    /// Whether it belongs to one interrupt.
+    pub fn is_of_interrupt(&self) -> bool {
+        matches!(self, Setting::File { path, .. } if path.starts_with("/proc/irq/"))
+    }
+
     /// The command that gives it `value`.
     pub fn command(&self, value: &str) -> String {
         match self {
@@ -161,6 +177,8 @@ impl Setting {
     }
 }
 
+/// The option of ethtool(8) for the number of queues.
+const CHANNELS: &str = "-L";
 /// The value of a flow rule that is there.
 pub(crate) const PRESENT: &str = "present";
 /// The value of a flow rule that is not there.
@@ -189,9 +207,9 @@ impl Parameter {
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Parameter::RxRing => ("-G", "rx"),
-            Parameter::RxQueues => ("-L", "rx"),
-            Parameter::TxQueues => ("-L", "tx"),
-            Parameter::CombinedQueues => ("-L", "combined"),
+            Parameter::RxQueues => (CHANNELS, "rx"),
+            Parameter::TxQueues => (CHANNELS, "tx"),
+            Parameter::CombinedQueues => (CHANNELS, "combined"),
             Parameter::RxDelay => ("-C", "rx-usecs"),
         }
     }

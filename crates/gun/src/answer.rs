@@ -2,8 +2,10 @@
 
 use dns_wire::header::{HEADER_LEN, flag};
 
-/// One answer in so many is compared with its question.
-const LOOKED_AT: u64 = 64;
+/// One answer in so many is compared with its question at least: a power of two.
+const EVERY_MAX: u64 = 64;
+/// So many a second are compared at least, if there are so many.
+const COMPARED: u64 = 1000;
 
 /// The part of an answer's header that matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +36,40 @@ impl AnswerHeader {
     }
 }
 
-/// Whether the answer to this question is compared with it.
-pub(crate) fn is_looked_at(number: u64) -> bool {
-    number.is_multiple_of(LOOKED_AT)
+/// Which answers are compared with their questions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sample {
+    /// Bits that are 0 in the numbers of those.
+    mask: u64,
+}
+
+impl Sample {
+    /// Of a load of so many questions a second: all of a small one, and of a large one 1 in 64, so that it costs little.
+    pub(crate) fn of_rate(rate: u64) -> Sample {
+        Sample { mask: (1 << (rate / COMPARED).clamp(1, EVERY_MAX).ilog2()) - 1 }
+    }
+
+    /// Of a load without a rate.
+    pub(crate) fn of_any() -> Sample {
+        Sample { mask: EVERY_MAX - 1 }
+    }
+
+    /// Whether the answer to the question with this number is compared.
+    pub(crate) fn has(self, number: u64) -> bool {
+        number & self.mask == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_answers_to_few_questions_are_compared_and_some_of_many() {
+        let compared = |sample: Sample| (0..6400).filter(|number| sample.has(*number)).count();
+        assert_eq!([1, 1000, 1999].map(|rate| compared(Sample::of_rate(rate))), [6400; 3]);
+        assert_eq!(compared(Sample::of_rate(10_000)), 800);
+        assert_eq!([64_000, 10_000_000].map(|rate| compared(Sample::of_rate(rate))), [100, 100]);
+        assert_eq!(compared(Sample::of_any()), 100);
+    }
 }

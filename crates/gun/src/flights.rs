@@ -1,7 +1,7 @@
 //! Questions under way. Each has a place: one of the ports that we send from, and some of the bits of its ID. The other bits of the ID count how
 //! often the place was used, so that an answer which comes when its place has the next question is not taken for that one's.
 
-use clock::Instant;
+use clock::{Duration, Instant};
 
 /// Questions under way at most: as many seconds of silence are survived as this is questions a second.
 const PLACES_MAX: usize = 1 << 20;
@@ -29,11 +29,18 @@ pub struct Flights {
 pub struct Flight {
     /// When it was due.
     pub due: Instant,
-    /// Which question it is.
-    pub question: u32,
     /// How many were sent before it.
     pub number: u64,
+    /// Microseconds from `due` until it was sent; 71 minutes at most.
+    late_us: u32,
     id: u16,
+}
+
+impl Flight {
+    /// When it was sent.
+    pub fn sent(&self) -> Instant {
+        self.due + Duration::from_micros(self.late_us.into())
+    }
 }
 
 /// Where a question goes.
@@ -71,15 +78,16 @@ impl Flights {
         self.sent
     }
 
-    /// The place of the next question. Ports take turns.
-    pub fn begin(&mut self, due: Instant, question: u32) -> Place {
+    /// The place of the next question, which is sent now. Ports take turns.
+    pub fn begin(&mut self, due: Instant, now: Instant) -> Place {
         let number = self.sent;
         self.sent += 1;
         let (run, within) = (number / RUN, number % RUN);
         let (port, turn) = ((run % self.ports as u64) as usize, run / self.ports as u64 * RUN + within);
         let id = turn as u16; // The low bits name the place, the others its use.
         let place = &mut self.places[port * self.ids + turn as usize % self.ids];
-        match place.replace(Flight { due, question, number, id }) {
+        let late_us = u32::try_from(now.since(due).as_micros()).unwrap_or(u32::MAX);
+        match place.replace(Flight { due, number, late_us, id }) {
             None => self.under_way += 1,
             Some(_) => self.given_up += 1,
         }
@@ -92,6 +100,11 @@ impl Flights {
         let flight = place.take_if(|flight| flight.id == id)?;
         self.under_way -= 1;
         Some(flight)
+    }
+
+    /// What ended just now came too late: the question has no answer.
+    pub fn give_up(&mut self) {
+        self.given_up += 1;
     }
 }
 
@@ -107,23 +120,25 @@ mod tests {
     fn an_answer_ends_its_question_once() {
         let mut flights = Flights::new(3, 0);
         let places: Vec<Place> =
-            (0..4 * RUN).map(|number| flights.begin(at(number), number as u32)).collect();
+            (0..4 * RUN).map(|number| flights.begin(at(number), at(number + 3000))).collect();
         let ports: Vec<usize> = places.iter().step_by(RUN as usize).map(|place| place.port).collect();
         assert_eq!(ports, [0, 1, 2, 0], "they take turns");
         let asked = places[50];
         let flight = flights.end(asked.port, asked.id).unwrap();
-        assert_eq!((flight.due, flight.question, flight.number), (at(50), 50, 50));
+        assert_eq!((flight.due, flight.sent(), flight.number), (at(50), at(3050), 50));
         assert_eq!(flights.end(asked.port, asked.id), None);
         assert_eq!(flights.end(2, asked.id + 100), None, "nobody asked that");
-        assert_eq!(flights.under_way(), places.len() - 1);
+        assert_eq!((flights.under_way(), flights.unanswered()), (places.len() - 1, places.len() as u64 - 1));
+        flights.give_up();
+        assert_eq!(flights.unanswered(), places.len() as u64);
     }
 
     #[test]
     fn a_late_answer_is_not_taken_for_the_next_question_of_its_place() {
         let mut flights = Flights::new(PORTS_MAX, 0);
-        let first = flights.begin(at(1), 1);
+        let first = flights.begin(at(1), at(1));
         for _ in 0..flights.places.len() {
-            flights.begin(at(2), 2);
+            flights.begin(at(2), at(2));
         }
         assert_eq!(flights.under_way(), flights.places.len(), "the oldest is given up");
         assert_eq!(flights.unanswered(), flights.places.len() as u64 + 1, "and stays without an answer");
@@ -133,16 +148,17 @@ mod tests {
     #[test]
     fn an_answer_to_an_earlier_load_is_not_taken_for_one_to_this() {
         let mut earlier = Flights::new(64, 0);
-        let asked = earlier.begin(at(1), 1);
+        let asked = earlier.begin(at(1), at(1));
         let mut flights = Flights::new(64, earlier.sent());
-        flights.begin(at(2), 2);
+        flights.begin(at(2), at(2));
         assert_eq!(flights.end(asked.port, asked.id), None);
     }
 
     #[test]
     fn one_port_uses_all_ids() {
         let mut flights = Flights::new(1, 0);
-        let ids: std::collections::BTreeSet<u16> = (0..IDS_MAX).map(|_| flights.begin(at(1), 0).id).collect();
+        let ids: std::collections::BTreeSet<u16> =
+            (0..IDS_MAX).map(|_| flights.begin(at(1), at(1)).id).collect();
         assert_eq!(ids.len(), IDS_MAX);
     }
 }

@@ -6,12 +6,13 @@ use clock::{Duration, Instant};
 use device::{Burst, Device};
 use wire::{ChecksumPolicy, Envelope, parse_udp, write_udp_headers};
 
-use crate::answer::is_looked_at;
+use crate::answer::Sample;
 use crate::flights::Flights;
 use crate::messages::Messages;
 use crate::questions::Questions;
 use crate::schedule::Schedule;
-use crate::tally::{Summary, Tally};
+use crate::summary::{Second, Summary};
+use crate::tally::Tally;
 
 /// Bursts that are thrown away before a load.
 const STALE_BURSTS_MAX: usize = 1024;
@@ -25,15 +26,17 @@ pub struct Setup<M = Questions> {
     pub ways: Vec<Envelope>,
     /// What is asked.
     pub questions: M,
-    /// When.
-    pub schedule: Schedule,
     /// Transmit queues of the device; for kernel sockets, the sockets, one for each way in their order.
     pub queues: u16,
     /// Questions that were sent from these ports before, by earlier loads.
     pub sent: u64,
+    /// An answer counts if it comes so soon after its question was sent.
+    pub timeout: Duration,
+    /// Answers that take longer from when they were due are not counted as being in time.
+    pub within: Duration,
 }
 
-/// A load under way.
+/// A load. The order of calls: [`Gun::begin`], then [`Gun::turn`] again and again, and [`Gun::finish`].
 pub struct Gun<D, M = Questions> {
     device: D,
     ways: Vec<Envelope>,
@@ -41,7 +44,10 @@ pub struct Gun<D, M = Questions> {
     ports: Box<[u16]>,
     questions: M,
     schedule: Schedule,
+    sample: Sample,
     flights: Flights,
+    timeout: Duration,
+    within: Duration,
     tally: Tally,
     /// What is to be sent, and has no room yet.
     leaving: Burst,
@@ -69,13 +75,13 @@ impl Turn {
 }
 
 impl<D: Device, M: Messages> Gun<D, M> {
-    /// A load that begins with `setup.schedule`. What waits in the device is an earlier one's, and thrown away.
+    /// A load of which nothing is due yet. What waits in the device is an earlier one's, and thrown away.
     ///
     /// # Panics
     /// If there is no way to the server.
-    pub fn new(mut device: D, setup: Setup<M>, start: Instant) -> Gun<D, M> {
+    pub fn new(mut device: D, setup: Setup<M>, now: Instant) -> Gun<D, M> {
         assert!(!setup.ways.is_empty(), "there is a way to the server");
-        throw_away(&mut device, start);
+        throw_away(&mut device, now);
         let capabilities = device.capabilities();
         let mut ports = vec![NO_WAY; 1 << 16];
         setup.ways.iter().zip(0..).for_each(|(way, number)| ports[usize::from(source(way).port())] = number);
@@ -84,8 +90,11 @@ impl<D: Device, M: Messages> Gun<D, M> {
             ports: ports.into(),
             ways: setup.ways,
             questions: setup.questions,
-            schedule: setup.schedule,
-            tally: Tally::new(start),
+            schedule: Schedule::with_count(now, 1, 0),
+            sample: Sample::of_any(),
+            timeout: setup.timeout,
+            within: setup.within,
+            tally: Tally::new(now),
             leaving: Burst::new(),
             queues: usize::from(setup.queues.max(1)),
             dropped_before: device.counters().tx_dropped,
@@ -98,9 +107,31 @@ impl<D: Device, M: Messages> Gun<D, M> {
         }
     }
 
+    /// Questions are due from now on, by `schedule`.
+    pub fn begin(&mut self, schedule: Schedule, now: Instant) {
+        self.sample = Sample::of_rate(schedule.rate());
+        self.schedule = schedule;
+        self.tally.begin(now, self.within);
+    }
+
     /// What is counted so far.
     pub fn tally(&mut self) -> &mut Tally {
         &mut self.tally
+    }
+
+    /// Ends each second that is over; the last of them, if there is one.
+    pub fn end_seconds(&mut self, now: Instant) -> Option<&Second> {
+        if self.tally.has_second_ended(now) {
+            self.count_dropped();
+        }
+        self.tally.end_seconds(now)
+    }
+
+    /// Counts what the device has dropped since this was called last.
+    fn count_dropped(&mut self) {
+        let dropped = self.device.counters().tx_dropped;
+        self.tally.counts_mut().refused += dropped - self.dropped_before;
+        self.dropped_before = dropped;
     }
 
     /// The device, to sleep on.
@@ -125,11 +156,12 @@ impl<D: Device, M: Messages> Gun<D, M> {
         Turn { sent: self.send(now), received }
     }
 
-    /// What came of it, in `length` of sending; the device, which may be used again; and how many questions its ports have sent.
+    /// What came of it, in `length` of sending, which [`Tally::end_sending`] has ended; the device, which may be used again; and how many questions its ports have sent.
     pub fn finish(mut self, offered: u32, length: Duration) -> (Summary, D, u64) {
         let unsent = self.leaving.len() as u64;
         self.leaving.drain(..).for_each(|frame| self.device.release(frame));
-        self.tally.counts_mut().refused += self.device.counters().tx_dropped - self.dropped_before + unsent;
+        self.count_dropped();
+        self.tally.counts_mut().refused += unsent;
         let (lost, sent) = (self.flights.unanswered(), self.flights.sent());
         (self.tally.summary(offered, length, lost), self.device, sent)
     }
@@ -164,10 +196,17 @@ impl<D: Device, M: Messages> Gun<D, M> {
             self.tally.counts_mut().unexpected += 1;
             return;
         };
-        let is_repeated = || self.questions.is_repeated(flight.question, flight.number, message);
-        if is_looked_at(flight.number) && !is_repeated() {
-            self.tally.counts_mut().mismatched += 1;
+        if now.since(flight.sent()) > self.timeout {
+            self.flights.give_up();
+            self.tally.counts_mut().unexpected += 1;
             return;
+        }
+        if self.sample.has(flight.number) {
+            let question = self.questions.pick(flight.number);
+            let is_repeated = self.questions.is_repeated(question, flight.number, message);
+            if !self.tally.on_compared(flight.due, is_repeated) {
+                return;
+            }
         }
         self.tally.on_answer(flight.due, now, said.code);
         let counts = self.tally.counts_mut();
@@ -180,8 +219,8 @@ impl<D: Device, M: Messages> Gun<D, M> {
         while !self.leaving.is_full() && self.schedule.next_due().is_some_and(|due| due <= now) {
             let Some(mut frame) = self.device.alloc() else { return };
             let Some(due) = self.schedule.take(now) else { return self.device.release(frame) };
-            let question = self.questions.pick();
-            let place = self.flights.begin(due, question);
+            let place = self.flights.begin(due, now);
+            let question = self.questions.pick(place.number);
             let way = &self.ways[place.port];
             let start = way.header_len();
             let room = frame.bytes_and_tailroom_mut();
@@ -197,6 +236,7 @@ impl<D: Device, M: Messages> Gun<D, M> {
                     self.tally.on_sent(due, now);
                 }
                 None => {
+                    self.tally.on_taken(due, now);
                     self.tally.counts_mut().refused += 1; // Frames hold the longest question; a device may have smaller ones.
                     self.device.release(frame);
                 }

@@ -15,13 +15,15 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 /// A run carried its load if so many hundredths of the queries were answered.
-const ANSWERED_MIN: f64 = 0.98;
+pub(crate) const ANSWERED_MIN: f64 = 0.98;
 /// The generator offered a load if it sent so many hundredths of it.
-const SENT_MIN: f64 = 0.97;
+pub(crate) const SENT_MIN: f64 = 0.97;
 /// Loads that are searched, in queries a second.
-const LOADS: RangeInclusive<u32> = 500..=8_000_000;
+const LOADS: RangeInclusive<u32> = 1..=8_000_000;
 /// The climb's largest step.
 const STEP_MAX: f64 = 2.0;
+/// The largest step down. Below the first load there is mostly nothing: a server that answers none of it is soon known.
+const STEP_DOWN_MAX: f64 = 8.0;
 
 /// What a run measured, in messages a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +41,25 @@ pub enum Verdict {
     Carried,
     /// The server lost too many.
     TooMuch,
-    /// The generator could not send that many.
+    /// Too many answers were to other queries.
+    Wrong,
+    /// All connections had as many requests under way as they may have.
+    NoRoom,
+    /// The generator could not send that many, or was the bottleneck in another way.
     NotOffered,
+}
+
+impl Verdict {
+    /// What kept the load from being carried, if something did.
+    fn limit(self) -> Option<Limit> {
+        match self {
+            Verdict::Carried => None,
+            Verdict::TooMuch => Some(Limit::Server),
+            Verdict::Wrong => Some(Limit::Answers),
+            Verdict::NoRoom => Some(Limit::Connections),
+            Verdict::NotOffered => Some(Limit::Generator),
+        }
+    }
 }
 
 /// Why the search found no larger load.
@@ -49,20 +68,30 @@ pub enum Limit {
     /// The server loses queries beyond.
     #[default]
     Server,
+    /// The server answers other queries than it was asked.
+    Answers,
+    /// The connections are all busy: with more of them the server may be able to do more.
+    Connections,
     /// The generator cannot send more: the server may be able to do more than that.
     Generator,
+    /// The search was stopped.
+    Stopped,
 }
 
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Limit::Server => "server",
+            Limit::Answers => "answers",
+            Limit::Connections => "connections",
             Limit::Generator => "generator",
+            Limit::Stopped => "stopped",
         })
     }
 }
 
-/// A search under way: offer [`Knee::next_load`], give what came of it to [`Knee::on_run`], until there is no next load.
+/// A search under way: offer [`Knee::next_load`], give what came of it to [`Knee::on_run`] or [`Knee::on_verdict`], until there is no next
+/// load.
 #[derive(Clone, Debug)]
 pub struct Knee {
     /// How near the two sides of the knee have to be: 1.02 for two per cent.
@@ -74,6 +103,7 @@ pub struct Knee {
     is_second_try: bool,
     carried: Option<u32>,
     too_much: Option<(u32, Limit)>,
+    is_stopped: bool,
 }
 
 impl Rates {
@@ -104,7 +134,8 @@ impl Knee {
     fn new(first: u32, precision: f64, step: f64) -> Knee {
         assert!(precision > 1.0, "the precision is a factor above 1");
         let first = first.clamp(*LOADS.start(), *LOADS.end());
-        Knee { precision, step, next: Some(first), is_second_try: false, carried: None, too_much: None }
+        let (carried, too_much, is_stopped) = (None, None, false);
+        Knee { precision, step, next: Some(first), is_second_try: false, carried, too_much, is_stopped }
     }
 
     /// What is to be offered next; `None` when the knee is found.
@@ -119,49 +150,57 @@ impl Knee {
 
     /// What keeps the knee where it is.
     pub fn limit(&self) -> Limit {
-        self.too_much.map_or(Limit::Generator, |(_, limit)| limit)
+        match self.too_much {
+            _ if self.is_stopped => Limit::Stopped,
+            Some((_, limit)) => limit,
+            None => Limit::Generator,
+        }
+    }
+
+    /// Ends the search before its end: the knee is at what was carried, or above.
+    pub fn stop(&mut self) {
+        self.is_stopped |= self.next.take().is_some();
     }
 
     /// Takes what came of [`Knee::next_load`], and says what it means.
     pub fn on_run(&mut self, rates: Rates) -> Verdict {
-        let Some(load) = self.next else { return Verdict::NotOffered };
-        let verdict = rates.verdict(load);
-        let limit = match verdict {
-            Verdict::Carried => None,
-            Verdict::TooMuch => Some(Limit::Server),
-            Verdict::NotOffered => Some(Limit::Generator),
-        };
-        match limit {
+        let verdict = self.next.map_or(Verdict::NotOffered, |load| rates.verdict(load));
+        self.on_verdict(verdict);
+        verdict
+    }
+
+    /// Takes what a run of [`Knee::next_load`] said.
+    pub fn on_verdict(&mut self, verdict: Verdict) {
+        let Some(load) = self.next else { return };
+        match verdict.limit() {
             Some(_) if !self.is_second_try => {
                 self.is_second_try = true;
-                return verdict; // The same load once more.
+                return; // The same load once more.
             }
             Some(limit) => self.too_much = Some((load, limit)),
             None => self.carried = Some(load),
         }
         self.is_second_try = false;
         self.next = self.choose();
-        verdict
     }
 
     /// The next load: beyond the only side that is known, or between both.
     fn choose(&mut self) -> Option<u32> {
-        let choice = match (self.carried, self.too_much.map(|(load, _)| load)) {
+        let (choice, between) = match (self.carried, self.too_much.map(|(load, _)| load)) {
             (Some(low), Some(high)) if f64::from(high) <= f64::from(low) * self.precision => return None,
-            (Some(low), Some(high)) => (f64::from(low) * f64::from(high)).sqrt(),
-            (Some(low), None) if low >= *LOADS.end() => return None,
-            (Some(low), None) => f64::from(low) * self.take_step(),
-            (None, Some(high)) if high <= *LOADS.start() => return None,
-            (None, Some(high)) => f64::from(high) / self.take_step(),
+            (Some(low), Some(high)) => ((f64::from(low) * f64::from(high)).sqrt(), low + 1..high),
+            (Some(low), None) => (f64::from(low) * self.take_step(STEP_MAX), low + 1..*LOADS.end() + 1),
+            (None, Some(high)) => (f64::from(high) / self.take_step(STEP_DOWN_MAX), *LOADS.start()..high),
             (None, None) => return self.next,
         };
-        Some((choice.round() as u32).clamp(*LOADS.start(), *LOADS.end()))
+        // Small loads have neighbours with nothing between them.
+        (!between.is_empty()).then(|| (choice.round() as u32).clamp(between.start, between.end - 1))
     }
 
     /// The factor to the next load. A knee that is not near is far: steps grow.
-    fn take_step(&mut self) -> f64 {
-        let step = self.step;
-        self.step = (step * step).min(STEP_MAX);
+    fn take_step(&mut self, most: f64) -> f64 {
+        let step = self.step.min(most);
+        self.step = (step * step).min(most);
         step
     }
 }
@@ -257,6 +296,42 @@ mod tests {
         let (knee, _) = server.search(Knee::search(100_000, PRECISION));
         assert_eq!(knee.limit(), Limit::Generator);
         assert!((690_000..730_000).contains(&knee.carried().unwrap()), "{knee:?}");
+    }
+
+    #[test]
+    fn a_search_begins_at_small_loads_too_and_ends_between_neighbours() {
+        for capacity in 1..=40 {
+            for first in [1, 7, 30, 1000] {
+                let (knee, offered) = MadeUp::exact(capacity.into()).search(Knee::search(first, PRECISION));
+                assert_eq!((offered[0], knee.carried()), (first, Some(capacity)), "{offered:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_run_says_is_what_limits_the_knee() {
+        let limit = |verdict| {
+            let mut knee = Knee::search(1000, PRECISION);
+            knee.on_verdict(Verdict::Carried);
+            while knee.next_load().is_some() {
+                knee.on_verdict(verdict);
+            }
+            knee.limit()
+        };
+        let verdicts = [Verdict::TooMuch, Verdict::Wrong, Verdict::NoRoom, Verdict::NotOffered];
+        let limits = [Limit::Server, Limit::Answers, Limit::Connections, Limit::Generator];
+        assert_eq!(verdicts.map(limit), limits);
+    }
+
+    #[test]
+    fn a_search_that_is_stopped_blames_nobody() {
+        let mut knee = Knee::search(1000, PRECISION);
+        knee.on_verdict(Verdict::Carried);
+        knee.stop();
+        assert_eq!((knee.next_load(), knee.carried(), knee.limit()), (None, Some(1000), Limit::Stopped));
+        let (mut found, _) = MadeUp::exact(1000.0).search(Knee::search(1000, PRECISION));
+        found.stop();
+        assert_eq!(found.limit(), Limit::Server, "it had ended");
     }
 
     #[test]

@@ -13,7 +13,8 @@
 //! - [`flights`]: what is under way. An answer is found by the port that it came to and its ID.
 //! - [`gun`]: a turn: takes answers in, and sends what is due.
 //! - [`streams`]: loads over connections.
-//! - [`tally`]: what came of it, and how much of its time the generator itself had to spare.
+//! - [`tally`]: what is counted meanwhile.
+//! - [`summary`]: what came of it, what that says of the server, and whether the generator was the bottleneck itself.
 //! - [`knee`]: the search for the largest load that a server carries.
 //!
 //! It reads no clock and opens nothing: whoever runs it passes the time and the device.
@@ -28,6 +29,7 @@ pub mod questions;
 pub mod schedule;
 pub mod streams;
 mod subnets;
+pub mod summary;
 pub mod tally;
 
 pub use crate::flights::Flights;
@@ -35,4 +37,5 @@ pub use crate::gun::{Gun, Setup, Turn};
 pub use crate::messages::{Datagrams, Messages};
 pub use crate::questions::{Order, Questions, QuestionsError};
 pub use crate::schedule::Schedule;
-pub use crate::tally::{Summary, Tally};
+pub use crate::summary::Summary;
+pub use crate::tally::Tally;

@@ -5,10 +5,10 @@ use crate::questions::Questions;
 
 /// Messages that a server answers one by one.
 pub trait Messages {
-    /// The number of the next message.
-    fn pick(&mut self) -> u32;
+    /// Which message is sent after `number` others.
+    fn pick(&self, number: u64) -> u32;
 
-    /// Writes it into the front of `room`; returns its octets, or `None` if it does not fit. `number` counts all that are sent.
+    /// Writes it into the front of `room`; returns its octets, or `None` if it does not fit.
     fn write(&self, message: u32, number: u64, id: u16, room: &mut [u8]) -> Option<usize>;
 
     /// What an answer says of itself; `None` if this is no answer.
@@ -30,8 +30,8 @@ pub struct Said {
 }
 
 impl Messages for Questions {
-    fn pick(&mut self) -> u32 {
-        Questions::pick(self)
+    fn pick(&self, number: u64) -> u32 {
+        Questions::pick(self, number)
     }
 
     fn write(&self, message: u32, number: u64, id: u16, room: &mut [u8]) -> Option<usize> {
@@ -79,7 +79,7 @@ impl Datagrams {
 }
 
 impl Messages for Datagrams {
-    fn pick(&mut self) -> u32 {
+    fn pick(&self, _: u64) -> u32 {
         0
     }
 

@@ -1,5 +1,7 @@
 //! What is asked: names and types, read from lines as dnsperf and kxdpgun read them, and the order in which they are asked.
 
+use std::sync::Arc;
+
 use dns_wire::header::{HEADER_LEN, flag};
 use dns_wire::{Class, NameBuf, NameError, Rtype};
 use ipnet::IpNet;
@@ -19,19 +21,26 @@ const OPT_LEN: usize = 11;
 /// The COOKIE option's code (RFC 7873, 4).
 const COOKIE: u16 = 10;
 
-/// Questions, ready to be sent.
+/// Questions, ready to be sent. Copies share the names.
 #[derive(Clone, Debug)]
 pub struct Questions {
-    /// The octets of all: name, type, class.
-    octets: Vec<u8>,
-    entries: Vec<Entry>,
+    names: Arc<Names>,
     order: Picker,
     /// What follows the question: the OPT record with the options that are the same in all, or nothing.
     tail: Vec<u8>,
     /// Networks of which each question names one in that record.
     subnets: Subnets,
     flags: u16,
-    state: u64,
+    /// What chance depends on beside the number of a question.
+    salt: u64,
+}
+
+/// All names with their types.
+#[derive(Debug, Default)]
+struct Names {
+    /// The octets of all: name, type, class.
+    octets: Vec<u8>,
+    entries: Vec<Entry>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +67,7 @@ enum Picker {
     InTurn,
     Random,
     /// Upper bounds of chances, in order, as parts of 2^64.
-    Zipf(Vec<u64>),
+    Zipf(Arc<[u64]>),
 }
 
 /// What is said beside the question.
@@ -123,23 +132,128 @@ impl Questions {
     /// Reads lines of a name and a type; lines without a type ask for `default_type`. Empty lines, and those that begin with `#` or `;`, say
     /// nothing. In a name `{random}` stands for twelve letters that are others each time, and `{0-9999}` for each of these numbers.
     pub fn read(text: &str, default_type: Rtype) -> Result<Questions, QuestionsError> {
-        let mut questions = Questions {
-            octets: Vec::new(),
-            entries: Vec::new(),
-            order: Picker::InTurn,
-            tail: Vec::new(),
-            subnets: Subnets::default(),
-            flags: 0,
-            state: 1,
-        };
+        let mut names = Names::default();
         for (line, words) in text.lines().enumerate().map(|(number, line)| (number + 1, line.trim())) {
             if !words.is_empty() && !words.starts_with(['#', ';']) {
-                questions.read_line(line, words, default_type)?;
+                names.read_line(line, words, default_type)?;
             }
         }
-        if questions.entries.is_empty() { Err(QuestionsError::Empty) } else { Ok(questions) }
+        if names.entries.is_empty() {
+            return Err(QuestionsError::Empty);
+        }
+        let (order, tail, subnets) = (Picker::InTurn, Vec::new(), Subnets::default());
+        Ok(Questions { names: Arc::new(names), order, tail, subnets, flags: 0, salt: 0 })
     }
 
+    /// The same in this order. `seed` makes chance repeatable, that of random letters and subnets too.
+    pub fn in_order(mut self, order: Order, seed: u64) -> Questions {
+        self.salt = mix(seed);
+        self.order = match order {
+            Order::InTurn => Picker::InTurn,
+            Order::Random => Picker::Random,
+            Order::Zipf(power) => Picker::Zipf(zipf(self.len(), power).into()),
+        };
+        self
+    }
+
+    /// The same with this said beside them.
+    pub fn in_manner(mut self, manner: &Manner) -> Questions {
+        let has_options = manner.dnssec || !manner.subnets.is_empty() || !manner.cookie.is_empty();
+        let payload = manner.payload.or(has_options.then_some(1232));
+        self.subnets = Subnets::new(&manner.subnets);
+        self.flags = if manner.recursion { flag::RD } else { 0 };
+        let options = cookie_option(&manner.cookie);
+        self.tail = payload.map_or_else(Vec::new, |payload| {
+            let [high, low] = payload.to_be_bytes();
+            let dnssec = if manner.dnssec { 0x80 } else { 0 };
+            let record: [u8; OPT_LEN] = [0, 0, 41, high, low, 0, 0, dnssec, 0, 0, options.len() as u8];
+            [&record[..], &options].concat()
+        });
+        self
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.names.entries.len()
+    }
+
+    /// Whether there are none, which never is so.
+    pub fn is_empty(&self) -> bool {
+        self.names.entries.is_empty()
+    }
+
+    /// Which one is asked after `number` others.
+    pub fn pick(&self, number: u64) -> u32 {
+        let count = self.len() as u64;
+        // Other chance than that of the letters, which is of the same number.
+        let chance = || mix(number ^ self.salt.rotate_left(32));
+        let chosen = match &self.order {
+            Picker::InTurn => number % count,
+            Picker::Random => ((u128::from(chance()) * u128::from(count)) >> 64) as u64,
+            Picker::Zipf(bounds) => {
+                let chance = chance();
+                (bounds.partition_point(|bound| *bound < chance) as u64).min(count - 1)
+            }
+        };
+        chosen as u32
+    }
+
+    /// Writes a whole message into the front of `room`; returns its octets, or `None` if it does not fit. `number`, how many
+    /// were sent before it, chooses the random letters.
+    pub fn write(&self, question: u32, number: u64, id: u16, room: &mut [u8]) -> Option<usize> {
+        let entry = self.names.entries[question as usize];
+        let (end, behind) =
+            (HEADER_LEN + usize::from(entry.len), HEADER_LEN + usize::from(entry.len) + self.tail.len());
+        let options = self.subnets.write(mix(!number ^ self.salt), room.get_mut(behind..)?)?;
+        let message = room.get_mut(..behind + options)?;
+        let (id, flags) = (id.to_be_bytes(), self.flags.to_be_bytes());
+        let additional = u8::from(!self.tail.is_empty());
+        message[..HEADER_LEN]
+            .copy_from_slice(&[id[0], id[1], flags[0], flags[1], 0, 1, 0, 0, 0, 0, 0, additional]);
+        message[HEADER_LEN..end].copy_from_slice(self.octets(entry));
+        message[end..behind].copy_from_slice(&self.tail);
+        if options > 0 {
+            let len = behind - end - OPT_LEN + options; // A cookie and a subnet have 68 octets at most.
+            message[end + OPT_LEN - 2..end + OPT_LEN].copy_from_slice(&(len as u16).to_be_bytes());
+        }
+        if entry.random_at != 0 {
+            let at = HEADER_LEN + usize::from(entry.random_at);
+            message[at..at + RANDOM_LEN].copy_from_slice(&self.letters(number));
+        }
+        Some(message.len())
+    }
+
+    /// Whether an answer repeats this question, in whatever case.
+    pub fn is_repeated(&self, question: u32, number: u64, answer: &[u8]) -> bool {
+        let entry = self.names.entries[question as usize];
+        let own = self.octets(entry);
+        let Some(echoed) = answer.get(HEADER_LEN..HEADER_LEN + own.len()) else { return false };
+        if entry.random_at == 0 {
+            return echoed.eq_ignore_ascii_case(own);
+        }
+        let random = usize::from(entry.random_at);
+        let behind = random + RANDOM_LEN;
+        echoed[..random].eq_ignore_ascii_case(&own[..random])
+            && echoed[random..behind].eq_ignore_ascii_case(&self.letters(number))
+            && echoed[behind..].eq_ignore_ascii_case(&own[behind..])
+    }
+
+    fn octets(&self, entry: Entry) -> &[u8] {
+        &self.names.octets[entry.at as usize..entry.at as usize + usize::from(entry.len)]
+    }
+
+    /// The random letters of a question that was sent after `number` others.
+    fn letters(&self, number: u64) -> [u8; RANDOM_LEN] {
+        let mut rest = mix(number ^ self.salt);
+        std::array::from_fn(|_| {
+            let letter = LETTERS[(rest & 31) as usize];
+            rest >>= 5;
+            letter
+        })
+    }
+}
+
+impl Names {
     fn read_line(&mut self, line: usize, words: &str, default_type: Rtype) -> Result<(), QuestionsError> {
         let mut words = words.split_whitespace();
         let name = words.next().unwrap_or_default();
@@ -178,101 +292,6 @@ impl Questions {
         let len = (octets.len() + 4) as u16; // A name has 255 octets at most.
         self.entries.push(Entry { at, len, random_at: random_at as u16 });
         Ok(())
-    }
-
-    /// The same in this order. `seed` makes chance repeatable.
-    pub fn in_order(mut self, order: Order, seed: u64) -> Questions {
-        self.state = seed;
-        self.order = match order {
-            Order::InTurn => Picker::InTurn,
-            Order::Random => Picker::Random,
-            Order::Zipf(power) => Picker::Zipf(zipf(self.entries.len(), power)),
-        };
-        self
-    }
-
-    /// The same with this said beside them.
-    pub fn in_manner(mut self, manner: &Manner) -> Questions {
-        let has_options = manner.dnssec || !manner.subnets.is_empty() || !manner.cookie.is_empty();
-        let payload = manner.payload.or(has_options.then_some(1232));
-        self.subnets = Subnets::new(&manner.subnets);
-        self.flags = if manner.recursion { flag::RD } else { 0 };
-        let options = cookie_option(&manner.cookie);
-        self.tail = payload.map_or_else(Vec::new, |payload| {
-            let [high, low] = payload.to_be_bytes();
-            let dnssec = if manner.dnssec { 0x80 } else { 0 };
-            let record: [u8; OPT_LEN] = [0, 0, 41, high, low, 0, 0, dnssec, 0, 0, options.len() as u8];
-            [&record[..], &options].concat()
-        });
-        self
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Whether there are none, which never is so.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    /// The number of the next one.
-    pub fn pick(&mut self) -> u32 {
-        let count = self.entries.len() as u64;
-        self.state = self.state.wrapping_add(1);
-        let chosen = match &self.order {
-            Picker::InTurn => self.state % count,
-            Picker::Random => ((u128::from(mix(self.state)) * u128::from(count)) >> 64) as u64,
-            Picker::Zipf(bounds) => {
-                let chance = mix(self.state);
-                (bounds.partition_point(|bound| *bound < chance) as u64).min(count - 1)
-            }
-        };
-        chosen as u32
-    }
-
-    /// Writes a whole message into the front of `room`; returns its octets, or `None` if it does not fit. `number` chooses the random letters.
-    pub fn write(&self, question: u32, number: u64, id: u16, room: &mut [u8]) -> Option<usize> {
-        let entry = self.entries[question as usize];
-        let (end, behind) =
-            (HEADER_LEN + usize::from(entry.len), HEADER_LEN + usize::from(entry.len) + self.tail.len());
-        let options = self.subnets.write(mix(!number), room.get_mut(behind..)?)?;
-        let message = room.get_mut(..behind + options)?;
-        let (id, flags) = (id.to_be_bytes(), self.flags.to_be_bytes());
-        let additional = u8::from(!self.tail.is_empty());
-        message[..HEADER_LEN]
-            .copy_from_slice(&[id[0], id[1], flags[0], flags[1], 0, 1, 0, 0, 0, 0, 0, additional]);
-        message[HEADER_LEN..end].copy_from_slice(self.octets(entry));
-        message[end..behind].copy_from_slice(&self.tail);
-        if options > 0 {
-            let len = behind - end - OPT_LEN + options; // A cookie and a subnet have 68 octets at most.
-            message[end + OPT_LEN - 2..end + OPT_LEN].copy_from_slice(&(len as u16).to_be_bytes());
-        }
-        if entry.random_at != 0 {
-            let at = HEADER_LEN + usize::from(entry.random_at);
-            message[at..at + RANDOM_LEN].copy_from_slice(&letters(number));
-        }
-        Some(message.len())
-    }
-
-    /// Whether an answer repeats this question, in whatever case.
-    pub fn is_repeated(&self, question: u32, number: u64, answer: &[u8]) -> bool {
-        let entry = self.entries[question as usize];
-        let own = self.octets(entry);
-        let Some(echoed) = answer.get(HEADER_LEN..HEADER_LEN + own.len()) else { return false };
-        if entry.random_at == 0 {
-            return echoed.eq_ignore_ascii_case(own);
-        }
-        let random = usize::from(entry.random_at);
-        let behind = random + RANDOM_LEN;
-        echoed[..random].eq_ignore_ascii_case(&own[..random])
-            && echoed[random..behind].eq_ignore_ascii_case(&letters(number))
-            && echoed[behind..].eq_ignore_ascii_case(&own[behind..])
-    }
-
-    fn octets(&self, entry: Entry) -> &[u8] {
-        &self.octets[entry.at as usize..entry.at as usize + usize::from(entry.len)]
     }
 }
 
@@ -324,15 +343,6 @@ fn mix(state: u64) -> u64 {
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ mixed >> 31
-}
-
-fn letters(number: u64) -> [u8; RANDOM_LEN] {
-    let mut rest = mix(number);
-    std::array::from_fn(|_| {
-        let letter = LETTERS[(rest & 31) as usize];
-        rest >>= 5;
-        letter
-    })
 }
 
 #[cfg(test)]
@@ -451,9 +461,9 @@ mod tests {
 
     /// How often each is asked, of 100 000 questions.
     fn shares(order: Order) -> Vec<u32> {
-        let mut questions = read("h{1-100}.example").unwrap().in_order(order, 42);
+        let questions = read("h{1-100}.example").unwrap().in_order(order, 42);
         let mut counts = vec![0; 100];
-        (0..100_000).for_each(|_| counts[questions.pick() as usize] += 1);
+        (0..100_000).for_each(|number| counts[questions.pick(number) as usize] += 1);
         counts
     }
 
@@ -464,6 +474,23 @@ mod tests {
         let zipf = shares(Order::Zipf(1.0));
         // The first has a share of 1 / H(100) = 0.193, the tenth a tenth of that.
         assert!((18_500..20_100).contains(&zipf[0]) && (1750..2120).contains(&zipf[9]), "{zipf:?}");
+    }
+
+    #[test]
+    fn questions_in_turn_begin_with_the_first_one_whatever_the_seed() {
+        let questions = read("h{1-3}.example").unwrap().in_order(Order::InTurn, 42);
+        assert_eq!([0, 1, 2, 3].map(|number| questions.pick(number)), [0, 1, 2, 0]);
+    }
+
+    #[test]
+    fn another_seed_asks_other_names_and_the_same_seed_the_same() {
+        let names = |seed| -> std::collections::BTreeSet<String> {
+            let questions = read("{random}.example").unwrap().in_order(Order::InTurn, seed);
+            (0..10_000).map(|number| asked(&questions, 0, number).0).collect()
+        };
+        let first = names(1);
+        assert_eq!((first.len(), &names(1)), (10_000, &first));
+        assert!([0, 2, 3, u64::MAX].into_iter().all(|seed| first.is_disjoint(&names(seed))));
     }
 
     #[test]

@@ -19,15 +19,20 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// `rate` questions a second, from `start` on, for this time.
+    /// `rate` questions a second, from `start` on, for this time; one at least.
     pub fn new(start: Instant, rate: u32, length: Duration) -> Schedule {
         let count = u128::from(rate) * u128::from(length.as_nanos()) / SECOND;
-        Schedule::with_count(start, rate, count as u64)
+        Schedule::with_count(start, rate, (count as u64).max(1))
     }
 
     /// `count` questions, `rate` a second, from `start` on.
     pub fn with_count(start: Instant, rate: u32, count: u64) -> Schedule {
         Schedule { rate: rate.into(), count, taken: 0, next: start, parts: 0 }
+    }
+
+    /// Questions a second.
+    pub fn rate(&self) -> u64 {
+        self.rate
     }
 
     /// When the next question is due; `None` if all have been.
@@ -75,6 +80,12 @@ mod tests {
         let late: Vec<Instant> = std::iter::from_fn(|| schedule.take(at(1_000_000))).collect();
         assert_eq!(late, [at(0), at(1000), at(2000)]);
         assert_eq!((schedule.next_due(), schedule.progress()), (None, (3, 3)));
+    }
+
+    #[test]
+    fn a_load_has_one_question_at_least() {
+        let mut schedule = Schedule::new(at(0), 1, Duration::from_millis(100));
+        assert_eq!((schedule.take(at(0)), schedule.next_due()), (Some(at(0)), None));
     }
 
     #[test]

@@ -1,21 +1,21 @@
-//! What came of the questions, as a whole and second by second.
+//! Counts while a load runs, as a whole and second by second.
 
 use std::collections::BTreeMap;
 
 use clock::{Duration, Instant};
 use hdrhistogram::Histogram;
-use serde::{Deserialize, Serialize};
+
+use crate::summary::{Counts, Percentiles, Second, Summary, is_error};
 
 /// Nanoseconds of the longest time that is told apart.
 const LONGEST: u64 = 60_000_000_000;
 /// Significant digits of times.
 const DIGITS: u8 = 3;
-/// A generator with less of its time to spare was the bottleneck, or nearly.
-const SPARE_MIN: f64 = 0.03;
-/// So is one that sent a hundredth of its questions later than this.
-const LAG_MAX: Duration = Duration::from_millis(1);
-/// A question that was sent so much later than due says nothing of the server: the whole load was another.
-const SENT_MIN: f64 = 0.97;
+const SECOND: Duration = Duration::from_secs(1);
+/// So long after the end of sending, answers belong to the second that ends there: few of them make no second of their own.
+const GRACE: Duration = Duration::from_millis(100);
+/// The shortest last second, so that its rates are numbers.
+const SPAN_MIN: Duration = Duration::from_millis(1);
 
 /// Counts while a load runs.
 #[derive(Debug)]
@@ -25,98 +25,31 @@ pub struct Tally {
     rcodes: BTreeMap<u16, u64>,
     latency: Histogram<u64>,
     lag: Histogram<u64>,
-    /// Of the second that is under way.
+    /// Over connections: until requests were begun.
+    sent_late: Option<Histogram<u64>>,
+    /// Of the second that is under way: its times, and when it began and ends.
     second: Histogram<u64>,
+    second_began: Instant,
+    second_ends: Instant,
     seconds: Vec<Second>,
+    /// By the second in which questions were due.
+    fates: Vec<Fate>,
     faults: BTreeMap<&'static str, u64>,
     /// Answers that took longer are no good ones.
     within: Duration,
     counts_before: Counts,
+    /// When sending ended, and what was counted by then.
+    sending_ended: Option<(Instant, Counts)>,
+    last_answer: Instant,
     busy: Duration,
     spare: Duration,
 }
 
-/// What is counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
-    /// Questions that were sent.
-    pub sent: u64,
-    /// Those of them that the system refused, or had no room for.
-    pub refused: u64,
-    /// Answers to questions under way, that repeat the question.
-    pub answered: u64,
-    /// Answers that are cut (TC).
-    pub truncated: u64,
-    /// Answers to questions under way that are to another question than was asked. A sample is looked at.
-    pub mismatched: u64,
-    /// Answers to nothing that is under way: late, or doubled.
-    pub unexpected: u64,
-    /// What came and is no answer.
-    pub malformed: u64,
-    /// Octets of all answers.
-    pub octets: u64,
-    /// Requests that were due, and given up before a connection was free for them.
-    #[serde(default)]
-    pub unsent: u64,
-    /// Answers that came within the time that a search allows; all of them without one.
-    #[serde(default)]
-    pub in_time: u64,
-}
-
-/// A second of a load.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Second {
-    /// Questions sent in it.
-    pub sent: u64,
-    /// Answers that came in it.
-    pub answered: u64,
-    /// Their times, in microseconds.
-    pub latency_us: Percentiles,
-}
-
-/// Times that so many hundredths did not exceed, in microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Percentiles {
-    /// The shortest.
-    pub min: f64,
-    /// Half of them.
-    pub p50: f64,
-    /// Nine tenths.
-    pub p90: f64,
-    /// All but a hundredth.
-    pub p99: f64,
-    /// All but a thousandth.
-    pub p999: f64,
-    /// The longest.
-    pub max: f64,
-}
-
-/// What came of a load.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
-    /// Questions a second that were to be sent; 0 if each was sent as soon as an answer made room for it.
-    pub offered: u32,
-    /// Seconds.
-    pub length_s: f64,
-    /// What was counted.
-    pub counts: Counts,
-    /// Questions without an answer.
-    pub lost: u64,
-    /// Answers by response code, as numbers.
-    pub rcodes: BTreeMap<u16, u64>,
-    /// From when questions were due to their answers.
-    pub latency_us: Percentiles,
-    /// From when questions were due to when they were sent.
-    pub lag_us: Percentiles,
-    /// The part of its time in which the generator had nothing to do.
-    pub spare: f64,
-    /// Why the generator was the bottleneck, if it was.
-    pub bottleneck: Option<String>,
-    /// What went wrong with connections, by name: how many requests it cost, or connections where it cost none.
-    #[serde(default)]
-    pub faults: BTreeMap<String, u64>,
-    /// Second by second.
-    pub seconds: Vec<Second>,
+/// What became of the questions that were due in a second.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fate {
+    due: u64,
+    answered: u64,
 }
 
 impl Tally {
@@ -128,11 +61,17 @@ impl Tally {
             rcodes: BTreeMap::new(),
             latency: histogram(),
             lag: histogram(),
+            sent_late: None,
             second: histogram(),
+            second_began: start,
+            second_ends: start + SECOND,
             seconds: Vec::new(),
+            fates: Vec::new(),
             faults: BTreeMap::new(),
             within: Duration::MAX,
             counts_before: Counts::default(),
+            sending_ended: None,
+            last_answer: start,
             busy: Duration::ZERO,
             spare: Duration::ZERO,
         }
@@ -147,6 +86,20 @@ impl Tally {
         &mut self.counts
     }
 
+    /// The load begins now: what happened before was its preparation.
+    pub(crate) fn begin(&mut self, now: Instant, within: Duration) {
+        (self.start, self.within) = (now, within);
+        (self.second_began, self.second_ends) = (now, now + SECOND);
+    }
+
+    /// Nothing more is due. Answers may come still.
+    pub fn end_sending(&mut self, now: Instant) {
+        if self.sending_ended.is_none() {
+            self.sending_ended = Some((now, self.counts));
+            self.second_ends += GRACE;
+        }
+    }
+
     pub(crate) fn on_sent(&mut self, due: Instant, now: Instant) {
         self.counts.sent += 1;
         self.on_taken(due, now);
@@ -154,6 +107,7 @@ impl Tally {
 
     /// The generator was so late to notice what was due, whatever became of it then.
     pub(crate) fn on_taken(&mut self, due: Instant, now: Instant) {
+        self.fate(due).due += 1;
         self.lag.saturating_record(now.since(due).as_nanos());
     }
 
@@ -162,9 +116,10 @@ impl Tally {
         self.counts.sent = self.counts.sent.saturating_sub(1);
     }
 
-    /// A request leaves.
-    pub(crate) fn on_begun(&mut self) {
+    /// A connection begins to send a request.
+    pub(crate) fn on_begun(&mut self, due: Instant, now: Instant) {
         self.counts.sent += 1;
+        self.sent_late.get_or_insert_with(histogram).saturating_record(now.since(due).as_nanos());
     }
 
     /// It cost so many requests.
@@ -172,18 +127,34 @@ impl Tally {
         *self.faults.entry(name).or_default() += times;
     }
 
-    /// The load begins now: what happened before was its preparation.
-    pub(crate) fn begin(&mut self, now: Instant, within: Duration) {
-        (self.start, self.within) = (now, within);
-    }
-
     pub(crate) fn on_answer(&mut self, due: Instant, now: Instant, code: Option<u16>) {
         self.counts.answered += 1;
         self.counts.in_time += u64::from(now.since(due) <= self.within);
+        self.fate(due).answered += 1;
+        self.last_answer = now;
         if let Some(code) = code {
+            self.counts.errors += u64::from(is_error(code));
             *self.rcodes.entry(code).or_default() += 1;
         }
         self.second.saturating_record(now.since(due).as_nanos());
+    }
+
+    /// An answer was compared with its question. Whether it counts as an answer.
+    pub(crate) fn on_compared(&mut self, due: Instant, is_repeated: bool) -> bool {
+        self.counts.compared += 1;
+        if !is_repeated {
+            self.counts.mismatched += 1;
+            self.fate(due).answered += 1;
+        }
+        is_repeated
+    }
+
+    fn fate(&mut self, due: Instant) -> &mut Fate {
+        let second = due.since(self.start).as_secs() as usize;
+        if second >= self.fates.len() {
+            self.fates.resize(second + 1, Fate::default());
+        }
+        &mut self.fates[second]
     }
 
     /// So much time went by, and there was something to do in it or not.
@@ -191,38 +162,82 @@ impl Tally {
         *(if was_busy { &mut self.busy } else { &mut self.spare }) += time;
     }
 
+    /// Whether [`Tally::end_seconds`] has something to do.
+    pub(crate) fn has_second_ended(&self, now: Instant) -> bool {
+        now >= self.second_ends
+    }
+
     /// Ends each second that is over; the last of them, if there is one.
     pub fn end_seconds(&mut self, now: Instant) -> Option<&Second> {
         let before = self.seconds.len();
-        while now >= self.start + Duration::from_secs(self.seconds.len() as u64 + 1) {
-            self.end_second();
+        while self.has_second_ended(now) {
+            self.end_second(self.second_ends);
         }
         (self.seconds.len() > before).then(|| self.seconds.last())?
     }
 
-    fn end_second(&mut self) {
+    /// Ends the second that is under way, in which something was sent until then, or came.
+    fn end_second(&mut self, sent_until: Instant) {
         let latency_us = percentiles(&self.second);
         self.latency.add(&self.second).expect("both have the same bounds");
         self.second.reset();
         let before = std::mem::replace(&mut self.counts_before, self.counts);
-        let (sent, answered) =
-            (self.counts.sent.saturating_sub(before.sent), self.counts.answered - before.answered);
-        self.seconds.push(Second { sent, answered, latency_us });
+        let since = |count: fn(&Counts) -> u64| count(&self.counts).saturating_sub(count(&before));
+        let sent_until = self.sending_ended.map_or(sent_until, |(at, _)| at);
+        let until = sent_until.max(self.last_answer);
+        let is_short = self.second_began < sent_until;
+        let span = if is_short { until.since(self.second_began).clamp(SPAN_MIN, SECOND) } else { SECOND };
+        self.seconds.push(Second {
+            span_s: span.as_secs_f64(),
+            sent: since(|counts| counts.sent),
+            answered: since(|counts| counts.answered),
+            lost: 0, // Known at the end.
+            refused: since(|counts| counts.refused),
+            errors: since(|counts| counts.errors),
+            mismatched: since(|counts| counts.mismatched),
+            malformed: since(|counts| counts.malformed),
+            latency_us,
+        });
+        self.second_began = self.second_ends;
+        self.second_ends += SECOND;
+    }
+
+    /// Ends the second that is under way, if something happened in it, and drops those in which it only waited for answers that did not come.
+    fn end_last_second(&mut self, length: Duration) {
+        while self.counts != self.counts_before || self.seconds.len() < self.fates.len() {
+            self.end_second(self.start + length);
+        }
+        let kept = self.fates.len().max((length + SECOND - GRACE).as_secs() as usize);
+        let is_empty = |second: &Second| second.answered + second.mismatched + second.malformed == 0;
+        while self.seconds.len() > kept && self.seconds.last().is_some_and(is_empty) {
+            self.seconds.pop();
+        }
+        for (second, fate) in self.seconds.iter_mut().zip(&self.fates) {
+            second.lost = fate.due.saturating_sub(fate.answered);
+        }
     }
 
     /// What came of it: `lost` questions got no answer, of `offered` a second that were to be sent for this time.
     pub fn summary(mut self, offered: u32, length: Duration, lost: u64) -> Summary {
-        self.latency.add(&self.second).expect("both have the same bounds");
+        self.end_last_second(length);
         let whole = (self.busy + self.spare).as_secs_f64();
         let spare = if whole > 0.0 { self.spare.as_secs_f64() / whole } else { 1.0 };
+        let length_s = length.as_secs_f64();
+        let counted = self.sending_ended.map_or(self.counts, |(_, counts)| counts);
+        let rate = |count: u64| (length_s > 0.0).then_some(count as f64 / length_s);
         let mut summary = Summary {
             offered,
-            length_s: length.as_secs_f64(),
+            length_s,
             counts: self.counts,
+            sent_per_s: rate(counted.sent),
+            answered_per_s: rate(counted.answered),
+            octets_per_s: rate(counted.octets),
             lost,
             rcodes: self.rcodes,
             latency_us: percentiles(&self.latency),
             lag_us: percentiles(&self.lag),
+            sent_late_us: self.sent_late.as_ref().map(percentiles),
+            connections_busy: 0.0,
             spare,
             bottleneck: None,
             faults: self.faults.into_iter().map(|(name, times)| (name.to_owned(), times)).collect(),
@@ -230,43 +245,6 @@ impl Tally {
         };
         summary.bottleneck = summary.find_bottleneck();
         summary
-    }
-}
-
-impl Summary {
-    /// Questions a second that were sent.
-    pub fn sent_rate(&self) -> f64 {
-        self.counts.sent as f64 / self.length_s
-    }
-
-    /// Questions a second that the generator would have sent, had there been a connection for each.
-    pub fn due_rate(&self) -> f64 {
-        (self.counts.sent + self.counts.unsent) as f64 / self.length_s
-    }
-
-    /// Answers a second.
-    pub fn answered_rate(&self) -> f64 {
-        self.counts.answered as f64 / self.length_s
-    }
-
-    /// Answers a second that came in time.
-    pub fn in_time_rate(&self) -> f64 {
-        self.counts.in_time as f64 / self.length_s
-    }
-
-    fn find_bottleneck(&self) -> Option<String> {
-        let Counts { sent, refused, .. } = self.counts;
-        if self.due_rate() < f64::from(self.offered) * SENT_MIN {
-            let part = 100.0 * self.due_rate() / f64::from(self.offered);
-            return Some(format!("it sent {part:.0} % of what it was to send"));
-        }
-        if refused as f64 > sent as f64 * (1.0 - SENT_MIN) {
-            return Some(format!("the system refused {refused} of its {sent} packets"));
-        }
-        if self.lag_us.p99 > LAG_MAX.as_secs_f64() * 1e6 {
-            return Some(format!("it sent a hundredth {:.1} ms late and later", self.lag_us.p99 / 1e3));
-        }
-        (self.spare < SPARE_MIN).then(|| format!("it had {:.0} % of its core to spare", 100.0 * self.spare))
     }
 }
 
@@ -286,8 +264,6 @@ fn percentiles(times: &Histogram<u64>) -> Percentiles {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const SECOND: Duration = Duration::from_secs(1);
 
     fn at(micros: u64) -> Instant {
         Instant::from_nanos(micros * 1000)
@@ -341,5 +317,70 @@ mod tests {
         assert!((summary.seconds[1].latency_us.max / 1.2e6 - 1.0).abs() < 0.01);
         assert_eq!(summary.rcodes, BTreeMap::from([(0, 1), (3, 1)]));
         assert!(summary.latency_us.min < 51.0 && summary.latency_us.max > 1.19e6, "all of them");
+    }
+
+    #[test]
+    fn what_comes_after_the_time_of_sending_is_in_no_rate() {
+        let mut tally = Tally::new(at(0));
+        for number in 0..1000 {
+            tally.on_sent(at(number * 1000), at(number * 1000));
+        }
+        (0..400).for_each(|number| tally.on_answer(at(number), at(900_000), Some(0)));
+        tally.counts_mut().octets = 800;
+        tally.end_sending(at(1_000_000));
+        tally.counts_mut().octets = 2000;
+        tally.on_begun(at(0), at(1_500_000));
+        (400..1000).for_each(|number| tally.on_answer(at(number), at(2_500_000), Some(0)));
+        let summary = tally.summary(1000, SECOND, 0);
+        assert_eq!((summary.counts.answered, summary.answered_rate()), (1000, 400.0));
+        assert_eq!((summary.counts.sent, summary.sent_rate()), (1001, 1000.0), "one was late");
+        assert_eq!((summary.counts.octets, summary.octet_rate()), (2000, 800.0));
+    }
+
+    #[test]
+    fn the_last_second_is_there_though_nobody_has_ended_it() {
+        let mut tally = load(0);
+        tally.end_sending(at(1_000_000));
+        assert_eq!(tally.end_seconds(at(1_050_000)), None, "answers of now belong to the second before");
+        tally.on_sent(at(999_500), at(999_500));
+        tally.on_answer(at(999_500), at(1_050_000), Some(0));
+        let summary = tally.summary(1000, SECOND, 0);
+        let seconds: Vec<_> = summary.seconds.iter().map(|it| (it.sent, it.answered, it.span_s)).collect();
+        assert_eq!(seconds, [(1001, 1001, 1.0)]);
+    }
+
+    #[test]
+    fn a_load_of_two_seconds_and_a_half_has_a_short_one_at_its_end() {
+        let mut tally = Tally::new(at(0));
+        for millis in 0..2500 {
+            tally.end_seconds(at(millis * 1000));
+            tally.on_sent(at(millis * 1000), at(millis * 1000));
+        }
+        tally.end_sending(at(2_500_000));
+        assert_eq!(tally.end_seconds(at(6_000_000)).map(|second| second.sent), Some(0));
+        let summary = tally.summary(1000, Duration::from_millis(2500), 2500);
+        let seconds: Vec<_> = summary.seconds.iter().map(|it| (it.sent, it.lost, it.span_s)).collect();
+        let expected = [(1000, 1000, 1.0), (1000, 1000, 1.0), (500, 500, 0.5)];
+        assert_eq!(seconds, expected, "the wait for answers has no seconds");
+    }
+
+    #[test]
+    fn what_goes_wrong_is_counted_in_its_second() {
+        let mut tally = Tally::new(at(0));
+        for due in [0, 1, 2, 1_000_000, 1_000_001] {
+            tally.on_sent(at(due), at(due));
+        }
+        tally.on_answer(at(0), at(10), Some(2));
+        assert!(!tally.on_compared(at(1), false) && tally.on_compared(at(2), true));
+        tally.counts_mut().refused += 1;
+        tally.end_seconds(at(1_000_000));
+        tally.counts_mut().malformed += 1;
+        tally.on_answer(at(1_000_000), at(1_000_010), Some(3));
+        let summary = tally.summary(3, SECOND * 2, 2);
+        let of = |second: &Second| {
+            (second.lost, second.refused, second.errors, second.mismatched, second.malformed)
+        };
+        assert_eq!(summary.seconds.iter().map(of).collect::<Vec<_>>(), [(1, 1, 1, 1, 0), (1, 0, 0, 0, 1)]);
+        assert_eq!((summary.counts.compared, summary.counts.wrong_share()), (2, 0.5));
     }
 }

@@ -7,12 +7,15 @@ use clock::{Duration, Instant};
 use device::memory::{self, MemoryDevice};
 use device::{Burst, Device};
 use dns_wire::Rtype;
+use gun::knee::Verdict;
 use gun::questions::Manner;
 use gun::{Gun, Order, Questions, Schedule, Setup, Summary};
 use wire::{ChecksumPolicy, Endpoints, Envelope, parse_udp, write_udp};
 
 const RATE: u32 = 100_000;
 const LENGTH: Duration = Duration::from_millis(100);
+const TIMEOUT: Duration = Duration::from_millis(45);
+const WITHIN: Duration = Duration::from_millis(10);
 const EARNEST: ChecksumPolicy = ChecksumPolicy { verified: false, accept_partial: false };
 
 /// What a server makes of the message of a question; it answers with what is left in it, if it says so.
@@ -36,11 +39,13 @@ fn load_with_pause(questions: &str, pause: Range<u64>, server: &mut Server<'_>) 
     let setup = Setup {
         ways: [4001, 4002, 4003].map(way).into(),
         questions: questions.in_order(Order::Random, 7).in_manner(&Manner::default()),
-        schedule: Schedule::new(Instant::from_nanos(0), RATE, LENGTH),
         queues: 1,
         sent: 0,
+        timeout: TIMEOUT,
+        within: WITHIN,
     };
-    let mut gun = Gun::new(client, setup, Instant::from_nanos(0));
+    let mut gun = Gun::new(client, setup, Instant::ZERO);
+    gun.begin(Schedule::new(Instant::ZERO, RATE, LENGTH), Instant::ZERO);
     let end = LENGTH + Duration::from_millis(1);
     for micros in 0..end.as_micros() {
         let now = Instant::from_nanos(micros * 1000);
@@ -112,12 +117,33 @@ fn a_pause_shows_in_the_times_of_all_questions_that_were_due_in_it() {
 }
 
 #[test]
+fn an_answer_that_comes_after_the_timeout_is_none() {
+    // Those that were due in the first fifth of the pause wait for longer than the timeout.
+    let summary = load_with_pause("example", 10..66, &mut |_| true);
+    assert!((1000..1150).contains(&summary.lost), "{summary:?}");
+    assert_eq!(summary.counts.unexpected, summary.lost);
+    assert_eq!(summary.counts.answered + summary.lost, summary.counts.sent);
+    assert_eq!(summary.seconds.iter().map(|second| second.lost).sum::<u64>(), summary.lost);
+    assert!(summary.latency_us.max <= 45_100.0, "{summary:?}");
+}
+
+#[test]
+fn answers_that_come_later_than_a_search_allows_are_not_in_time() {
+    let summary = load_with_pause("example", 20..60, &mut |_| true);
+    let late = summary.counts.answered - summary.counts.in_time;
+    assert!((2900..3100).contains(&late), "those of 30 ms: {summary:?}");
+    assert_eq!(summary.verdict(), Verdict::TooMuch);
+}
+
+#[test]
 fn wrong_answers_are_counted_and_are_no_answers() {
     let other_name = load("example", &mut |message| {
         message[13] = b'x';
         true
     });
     assert_eq!(other_name.counts.mismatched, 10_000_u64.div_ceil(64), "of the sample all");
+    assert_eq!(other_name.counts.compared, other_name.counts.mismatched);
+    assert_eq!(other_name.verdict(), Verdict::Wrong);
     let other_id = load("example", &mut |message| {
         message[0] ^= 0x80;
         true

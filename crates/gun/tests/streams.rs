@@ -3,7 +3,7 @@
 use clock::{Duration, Instant};
 use dns_wire::Rtype;
 use gun::streams::{Fault, Http1Request, HttpRequest, Pace, Setup, Speech, Streams};
-use gun::{Questions, Schedule, Summary};
+use gun::{Order, Questions, Schedule, Summary};
 
 const SECOND: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_millis(500);
@@ -28,6 +28,11 @@ const REQUEST: &str = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
 impl Bench {
     fn new(speech: Speech, connections: usize, pipeline: usize, is_kept: bool) -> Bench {
+        Bench::after(0, speech, connections, pipeline, is_kept)
+    }
+
+    /// After loads that have asked so many questions.
+    fn after(asked: u64, speech: Speech, connections: usize, pipeline: usize, is_kept: bool) -> Bench {
         let setup = Setup {
             speech,
             connections,
@@ -35,6 +40,7 @@ impl Bench {
             is_kept,
             timeout: TIMEOUT,
             within: Duration::from_millis(100),
+            asked,
         };
         let streams = Streams::new(setup, at(0));
         Bench { streams, sent: vec![Vec::new(); connections], closed: Vec::new() }
@@ -331,6 +337,56 @@ fn questions_over_a_stream_are_answered_in_any_order_and_however_cut() {
         );
         assert_eq!((summary.rcodes, summary.counts.mismatched), ([(3, 4)].into(), 0));
     }
+}
+
+#[test]
+fn the_next_load_asks_other_random_names_and_another_seed_does_too() {
+    let first_of = |asked, seed| {
+        let questions = Questions::read("{random}.example", Rtype::A).unwrap().in_order(Order::InTurn, seed);
+        let bench = Bench::after(asked, Speech::Dns(questions), 1, 1, true).begun(closed_loop());
+        (bench.sent[0].clone(), bench.streams.asked())
+    };
+    let (name, asked) = first_of(0, 7);
+    assert_eq!(asked, 1);
+    assert_eq!(first_of(0, 7).0, name);
+    assert_ne!(first_of(asked, 7).0, name);
+    assert_ne!(first_of(0, 8).0, name);
+}
+
+#[test]
+fn a_load_says_that_all_its_connections_were_busy() {
+    let busy = |delay: u64, connections| {
+        let mut bench = Bench::new(http1(), connections, 1, true).begun(open_loop(100));
+        for millis in (0..1000).step_by(10) {
+            bench.turn(millis);
+            for number in 0..connections {
+                if millis % delay == 0 && !bench.take_sent(number).is_empty() {
+                    bench.hear(number, OK, millis + 5);
+                }
+            }
+        }
+        bench.finish()
+    };
+    let full = busy(50, 1);
+    assert!(full.connections_busy > 0.7 && full.is_full(), "{full:?}");
+    assert!(full.sent_late_us.unwrap().p99 > 100_000.0 && full.lag_us.max < 10_000.0, "{full:?}");
+    assert_eq!(full.bottleneck, None, "the generator had time");
+    let free = busy(50, 10);
+    assert!(free.connections_busy == 0.0 && !free.is_full(), "{free:?}");
+}
+
+#[test]
+fn a_server_that_refuses_connections_does_not_make_them_busy() {
+    let mut bench = Bench::new(http1(), 1, 1, true);
+    bench.streams.begin(open_loop(100), at(0));
+    for millis in (0..1000).step_by(10) {
+        bench.turn(millis);
+        while let Some(number) = bench.streams.poll_dial(at(millis)) {
+            bench.streams.on_failed(number, Fault::Refused, at(millis));
+            bench.turn(millis);
+        }
+    }
+    assert_eq!(bench.finish().connections_busy, 0.0);
 }
 
 #[test]

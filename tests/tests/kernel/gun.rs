@@ -51,6 +51,14 @@ fn assert_all_answered(server: SocketAddr, transport: &str, name: &str, code: &s
     let counts = ["mismatched", "unexpected", "malformed", "unsent"];
     assert!(counts.iter().all(|count| load["counts"][count] == 0), "{transport} {name}: {report}");
     assert_eq!((load["lost"].as_u64(), &load["faults"]), (Some(0), &serde_json::json!({})), "{report}");
+    for count in ["sent", "answered"] {
+        assert_eq!(sum_of_seconds(load, count), QUESTIONS, "{transport} {name}: {count}: {report}");
+    }
+}
+
+/// The last second is one of them.
+fn sum_of_seconds(load: &Value, count: &str) -> u64 {
+    load["seconds"].as_array().unwrap().iter().map(|second| second[count].as_u64().unwrap()).sum()
 }
 
 #[test]
@@ -193,6 +201,96 @@ fn what_goes_wrong_over_http_3_has_a_name() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && said.contains(why), "{said}");
     }
+}
+
+/// A server that makes of each question what `answer` does, and sends it back; and the names that it was asked for, as they stand in messages.
+fn answer_with(answer: fn(&mut [u8])) -> (SocketAddr, mpsc::Receiver<Vec<u8>>) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let (asked, names) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut room = [0; 512];
+        while let Ok((len, client)) = socket.recv_from(&mut room) {
+            let _ = asked.send(room[12..len - 4].to_vec()); // The test may be over.
+            room[2] |= 0x80;
+            answer(&mut room[..len]);
+            socket.send_to(&room[..len], client).unwrap();
+        }
+    });
+    (address, names)
+}
+
+#[test]
+fn answers_to_other_questions_are_a_failure_and_carry_no_load() {
+    let (server, _names) = answer_with(|message| {
+        if message[14] == b'1' {
+            message[14] = b'x';
+        }
+    });
+    let server = server.to_string();
+    let run = |name, more: &[&str]| {
+        let words =
+            ["gun", "dns", &server, "--name", name, "--rate", "50", "--timeout", "60s", "--json", "-"];
+        command(&[&words[..], more].concat())
+    };
+    let output = run("h{1-2}.example", &["--duration", "200ms"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let expected =
+        "5 of the 10 answers that were compared are to another question than was asked: about 5 of all 10";
+    assert!(said.contains(expected), "{said}");
+
+    let output = run("h1.example", &["--find-knee", "--step", "100ms"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["loads"][0]["offered"], 50, "it begins with the rate that was given: {report}");
+    let knee = &report["knee"];
+    assert_eq!((&knee["carried"], &knee["limit"]), (&Value::Null, &"answers".into()), "{report}");
+}
+
+#[test]
+fn answers_that_are_none_are_a_failure() {
+    let (server, _names) = answer_with(|message| {
+        if message[14] == b'1' {
+            message[2] &= 0x7f;
+        }
+    });
+    let words = ["--name", "h{1-2}.example", "--rate", "50", "--duration", "200ms", "--timeout", "2s"];
+    let output = command(&[&["gun", "dns", &server.to_string()], &words[..]].concat());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains(" answers are malformed"), "{said}");
+}
+
+#[test]
+fn random_names_are_others_in_each_run_unless_its_seed_is_given() {
+    let (server, names) = answer_with(|_| {});
+    let server = server.to_string();
+    let run = |more: &[&str]| {
+        let words = ["gun", "dns", &server, "--name", "{random}.example", "--rate", "50", "--json", "-"];
+        let output = command(&[&words[..], &["--duration", "200ms", "--timeout", "60s"], more].concat());
+        assert!(output.status.success(), "{output:?}");
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let asked: BTreeSet<Vec<u8>> = names.try_iter().collect();
+        assert_eq!(asked.len(), 10, "{report}");
+        (asked, report["seed"].to_string())
+    };
+    let (first, seed) = run(&[]);
+    assert!(first.is_disjoint(&run(&[]).0));
+    assert_eq!(run(&["--seed", &seed]), (first, seed));
+}
+
+#[test]
+fn a_search_that_is_interrupted_says_so_and_blames_nobody() {
+    let (server, names) = answer_with(|_| {});
+    let mut command = Command::new(sidestep_binary());
+    command.args(["gun", "dns", &server.to_string(), "--find-knee", "--rate", "20", "--step", "1h"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    (0..2).for_each(|_| drop(names.recv_timeout(PATIENCE).unwrap()));
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let expected = "knee      none: no load was carried; the search was stopped\n";
+    assert!(said.starts_with(expected), "{said}");
 }
 
 /// The server sees as many clients as there are ports, each with an address of its own, and a client subnet in each question.

@@ -148,6 +148,8 @@ fn connections_are_opened_and_held() {
         (Some(200), Some(200)),
         "{report}"
     );
+    // What was measured, and not 200 / 400.
+    assert!(load["length_s"].as_f64() > Some(0.5), "{report}");
     assert_eq!(
         (report["held"]["most"].as_u64(), report["held"]["end"].as_u64()),
         (Some(200), Some(200)),

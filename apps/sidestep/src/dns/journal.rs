@@ -64,17 +64,37 @@ pub(super) fn read(file: &Path) -> io::Result<Vec<Arc<Difference>>> {
     }
     let whole = if octets.starts_with(MAGIC) { octets.len() - rest.len() } else { 0 };
     if whole < octets.len() {
-        let copy = free_name_beside(&path);
-        fs::copy(&path, &copy)?;
-        log::warn!(
-            "{}: {} octets at its end are cut off, and a copy is in {}",
-            path.display(),
-            octets.len() - whole,
-            copy.display()
-        );
-        File::options().write(true).open(&path)?.set_len(whole as u64)?;
+        cut(&path, whole, is_torn(&octets[whole..]))?;
     }
     Ok(differences)
+}
+
+/// Whether this is how a difference begins that was not written to its end.
+fn is_torn(rest: &[u8]) -> bool {
+    let Some(len) = rest.first_chunk::<4>() else { return true };
+    rest.len() < HEAD || rest.len() - HEAD < u32::from_le_bytes(*len) as usize
+}
+
+/// Cuts off what is not whole. What cannot be copied stays, unless it is `torn`: a disk that is full is no reason to serve nothing.
+fn cut(path: &Path, whole: usize, torn: bool) -> io::Result<()> {
+    let copy = free_name_beside(path);
+    let kept = match fs::copy(path, &copy) {
+        Ok(_) => format!("a copy of all is in {}", copy.display()),
+        Err(error) => {
+            let _ = fs::remove_file(&copy);
+            if !torn {
+                return Err(io::Error::new(
+                    error.kind(),
+                    format!("it is damaged, and cannot be copied: {error}"),
+                ));
+            }
+            format!("they cannot be copied: {error}")
+        }
+    };
+    log::warn!("{}: what is behind {whole} octets is cut off; {kept}", path.display());
+    let journal = File::options().write(true).open(path)?;
+    journal.set_len(whole as u64)?;
+    journal.sync_all()
 }
 
 fn split_difference(octets: &[u8]) -> Option<(Difference, &[u8])> {
@@ -194,6 +214,26 @@ mod tests {
             append(file, &differences(1 + count..5)).unwrap();
             assert_eq!(read(file).unwrap(), differences(1..5), "what comes later is read, too");
         }
+    }
+
+    /// As on a disk that is full.
+    #[test]
+    fn what_cannot_be_copied_is_cut_off_only_if_it_was_never_whole() {
+        let Place(file) = &Place::new("full");
+        let end = append(file, &differences(1..2)).unwrap() as usize;
+        append(file, &differences(2..4)).unwrap();
+        for number in 0..ASIDE_MAX {
+            let copy = free_name_beside(&path(file));
+            fs::create_dir(copy).unwrap_or_else(|error| panic!("{number}: {error}"));
+        }
+        let mut octets = fs::read(path(file)).unwrap();
+        octets[end + HEAD] ^= 1;
+        fs::write(path(file), &octets).unwrap();
+        assert!(read(file).is_err(), "an update stands behind the damage");
+        assert_eq!(fs::read(path(file)).unwrap(), octets);
+        fs::write(path(file), &octets[..end + HEAD + 1]).unwrap();
+        assert_eq!(read(file).unwrap(), differences(1..2), "the machine stopped while it was written");
+        assert_eq!(fs::metadata(path(file)).unwrap().len(), end as u64);
     }
 
     #[test]

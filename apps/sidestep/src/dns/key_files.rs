@@ -1,9 +1,11 @@
 //! The files of keys, as BIND's tools write them.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +15,7 @@ use dns_wire::Name;
 use rustix::fs::{FlockOperation, flock};
 
 use super::journal;
+use super::load::Stamp;
 use super::privileges::{explain_denial, explain_write_denial};
 
 /// Keeps others from changing the keys of a directory, until it is dropped.
@@ -45,20 +48,53 @@ pub(super) fn lock(directory: &Path) -> anyhow::Result<Lock> {
 /// All keys of a zone in a directory.
 pub(super) fn read(origin: Name<'_>, directory: &Path) -> anyhow::Result<KeySet> {
     let prefix = Key::file_prefix(origin);
-    let mut keys = Vec::new();
-    let files = match fs::read_dir(directory) {
+    let names = match private_names(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(KeySet::default()),
-        files => files.with_context(|| format!("looking for keys in {}", directory.display()))?,
+        names => names.with_context(|| format!("looking for keys in {}", directory.display()))?,
     };
-    for file in files {
-        let path = file?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if !name.starts_with(&prefix) || path.extension().is_none_or(|ending| ending != "private") {
-            continue;
-        }
-        keys.push(read_key(origin, &path).with_context(|| format!("reading the key {}", path.display()))?);
+    let own = names.range(prefix.clone()..).take_while(|name| name.starts_with(&prefix));
+    let read = |name: &String| {
+        let path = directory.join(name);
+        read_key(origin, &path).with_context(|| format!("reading the key {}", path.display()))
+    };
+    Ok(KeySet::new(own.map(read).collect::<Result<_, _>>()?))
+}
+
+/// What private keys a directory had.
+struct Listing {
+    /// Of the directory, before it was listed.
+    stamp: Stamp,
+    names: Arc<BTreeSet<String>>,
+}
+
+/// The names of the files of private keys in a directory. It is listed once for all the zones whose keys are there, unless it has changed.
+fn private_names(directory: &Path) -> io::Result<Arc<BTreeSet<String>>> {
+    const LISTINGS_MAX: usize = 64;
+    static LISTINGS: Mutex<BTreeMap<PathBuf, Listing>> = Mutex::new(BTreeMap::new());
+
+    let mut listings = LISTINGS.lock().unwrap_or_else(PoisonError::into_inner); // Each change is whole.
+    match listings.get(directory) {
+        Some(held) if held.stamp.is_current(directory) => return Ok(Arc::clone(&held.names)),
+        _ => drop(listings.remove(directory)),
     }
-    Ok(KeySet::new(keys))
+    let stamp = Stamp::of_settled(&fs::metadata(directory)?);
+    let names = Arc::new(list_private(directory)?);
+    if let Some(stamp) = stamp {
+        if listings.len() >= LISTINGS_MAX {
+            listings.clear();
+        }
+        listings.insert(directory.to_owned(), Listing { stamp, names: Arc::clone(&names) });
+    }
+    Ok(names)
+}
+
+fn list_private(directory: &Path) -> io::Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    for file in fs::read_dir(directory)? {
+        let name = file?.file_name().into_string();
+        names.extend(name.ok().filter(|name| name.ends_with(".private")));
+    }
+    Ok(names)
 }
 
 fn read_key(origin: Name<'_>, private: &Path) -> anyhow::Result<Key> {
@@ -138,6 +174,25 @@ mod tests {
     use dns_wire::NameBuf;
 
     use super::*;
+
+    #[test]
+    fn a_directory_is_listed_again_when_it_has_changed() {
+        let directory = std::env::temp_dir().join(format!("sidestep-listing-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let age = |seconds| {
+            let then = std::time::SystemTime::now() - Duration::from_secs(seconds);
+            File::open(&directory).unwrap().set_modified(then).unwrap();
+        };
+        let names = || private_names(&directory).unwrap();
+        age(60);
+        let listed = names();
+        assert!(listed.is_empty() && Arc::ptr_eq(&listed, &names()));
+        fs::write(directory.join("Ka.+013+00001.private"), "").unwrap();
+        let (first, second) = (names(), names());
+        assert_eq!(first.len(), 1);
+        assert!(!Arc::ptr_eq(&first, &second), "the next change may have the same time as the last one");
+        fs::remove_dir_all(&directory).unwrap();
+    }
 
     #[test]
     fn a_key_is_written_whole_and_in_place_of_no_other_one() {

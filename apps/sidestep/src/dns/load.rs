@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
+use std::mem;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use dns_auth::compile::{compile, compile_with_lines};
 use dns_auth::pools::{ADDRESS_TYPES, address_in};
@@ -22,7 +23,7 @@ use super::pools::{CheckSpec, Pools};
 use super::privileges::explain_denial;
 use super::serial::{stayed, went_back};
 use super::version::Version;
-use super::{journal, signing, store};
+use super::{signing, store};
 use dns_message::is_older;
 use dns_transfer::{Difference, History};
 
@@ -179,33 +180,8 @@ fn catalog_by(zones: impl Iterator<Item = Arc<ServedZone>>, lines: Option<&Loade
     })
 }
 
-/// Adds what the journal of a zone has: its updates since the file was written.
-fn with_updates(version: Version, file: &Path) -> Version {
-    match store::with_journal(&version, file) {
-        Ok(updated) => return updated.unwrap_or(version),
-        Err(error) => set_aside(version.served.origin(), file, &error),
-    }
-    version
-}
-
-/// The same of a zone that is to be signed.
-fn source_with_updates(zone: Zone, file: &Path) -> Zone {
-    match store::newer(&zone, file) {
-        Ok(updated) => return updated.map_or(zone, |(changed, _)| changed.zone),
-        Err(error) => set_aside(zone.origin(), file, &error),
-    }
-    zone
-}
-
-fn set_aside(origin: Name<'_>, file: &Path, error: &anyhow::Error) {
-    match journal::set_aside(file) {
-        Ok(aside) => log::error!(
-            "zone {origin}: its journal is not for its file, and is set aside as {}: updates are lost that the file does not have: {error:#}",
-            aside.display()
-        ),
-        Err(failed) => log::error!("zone {origin}: its journal: {error:#}; setting it aside: {failed}"),
-    }
-}
+/// Zones are renewed for so long before whoever has updates, orders or other versions gets a turn.
+const ROUND_MAX: Duration = Duration::from_millis(50);
 
 /// What is served, and from which files.
 pub(crate) struct Loaded {
@@ -231,18 +207,31 @@ struct Entry {
     problem: Option<String>,
     /// What whoever had it read should know.
     warning: Option<String>,
+    /// It could not be signed, which is tried again: keys may come later than the server, or their token.
+    is_unsigned: bool,
 }
 
 impl Entry {
     /// A zone that was read from these files.
     fn read(spec: &ZoneSpec, version: Version, files: Vec<(PathBuf, Option<Stamp>)>) -> Entry {
-        Entry { spec: spec.clone(), version, files, problem: None, warning: None }
+        Entry { spec: spec.clone(), version, files, problem: None, warning: None, is_unsigned: false }
+    }
+
+    /// Renews its signatures that end soon, if there are any.
+    fn look(&self, now: Instant) -> (Option<Version>, Look) {
+        match signing::renew(&self.version) {
+            Ok((version, wait)) => (version, Look { again: now + wait, problem: None }),
+            Err(error) => {
+                let problem = format!("its signatures are not renewed: {error:#}");
+                log::error!("zone {}: {problem}", self.version.served.origin());
+                (None, Look::after_error(now, Some(problem)))
+            }
+        }
     }
 
     /// A zone whose files or keys cannot be used.
     fn failed(spec: &ZoneSpec, version: Version, problem: String) -> Entry {
-        let problem = Some(problem);
-        Entry { spec: spec.clone(), version, files: Vec::new(), problem, warning: None }
+        Entry { problem: Some(problem), ..Entry::read(spec, version, Vec::new()) }
     }
 }
 
@@ -329,25 +318,31 @@ impl Loaded {
         targets
     }
 
-    /// Renews signatures that end soon.
-    pub(crate) fn renewed(&self) -> Renewed {
-        let (mut renewed, mut again, mut problems) = (Vec::new(), signing::LOOK_MAX, BTreeMap::new());
-        for (number, entry) in self.zones.iter().enumerate() {
-            match signing::renew(&entry.version) {
-                Ok((version, wait)) => {
+    /// Renews the signatures that end soon of zones that are to be looked at: new versions, by the numbers of their zones. Those that there is
+    /// no time for now are to be looked at next.
+    pub(crate) fn renewed(&self, looks: &mut Looks, now: Instant) -> Vec<(usize, Version)> {
+        let mut before = mem::take(&mut looks.zones);
+        let mut renewed = Vec::new();
+        for (number, entry) in self.zones.iter().enumerate().filter(|(_, entry)| entry.spec.keys.is_some()) {
+            let origin = origin_of_version(&entry.version);
+            let look = match before.remove(&origin) {
+                Some(look) if look.again > now => look,
+                held if entry.is_unsigned => {
+                    looks.unsigned.extend(held.map(|_| origin.clone()));
+                    Look::after_error(now, None)
+                }
+                held if now.elapsed() > ROUND_MAX => {
+                    Look { again: now, problem: held.and_then(|it| it.problem) }
+                }
+                _ => {
+                    let (version, look) = entry.look(now);
                     renewed.extend(version.map(|version| (number, version)));
-                    again = again.min(wait);
+                    look
                 }
-                Err(error) => {
-                    let origin = entry.version.served.origin();
-                    let problem = format!("its signatures are not renewed: {error:#}");
-                    log::error!("zone {origin}: {problem}");
-                    problems.insert(NameBuf::from(origin), problem);
-                    again = again.min(signing::LOOK_AFTER_ERROR);
-                }
-            }
+            };
+            looks.zones.insert(origin, look);
         }
-        Renewed { versions: renewed, again, problems }
+        renewed
     }
 
     /// The zones that have data.
@@ -387,14 +382,49 @@ impl Loaded {
     }
 }
 
-/// What came of renewing signatures.
-pub(crate) struct Renewed {
-    /// Versions with new signatures, by the numbers of their zones.
-    pub(crate) versions: Vec<(usize, Version)>,
-    /// When to look again.
-    pub(crate) again: Duration,
-    /// Why those of some zones are not renewed.
-    pub(crate) problems: BTreeMap<NameBuf, String>,
+/// When the signatures of zones are looked at, and what came of it last.
+#[derive(Debug, Default)]
+pub(crate) struct Looks {
+    zones: BTreeMap<NameBuf, Look>,
+    /// Zones that could not be signed when they were read, and should be read again.
+    unsigned: BTreeSet<NameBuf>,
+}
+
+#[derive(Debug)]
+struct Look {
+    again: Instant,
+    /// Why they are not renewed.
+    problem: Option<String>,
+}
+
+impl Look {
+    fn after_error(now: Instant, problem: Option<String>) -> Look {
+        Look { again: now + signing::LOOK_AFTER_ERROR, problem }
+    }
+}
+
+impl Looks {
+    /// How long nothing needs to be looked at.
+    pub(crate) fn pause(&self, now: Instant) -> Duration {
+        let next = self.zones.values().map(|look| look.again).min();
+        next.map_or(signing::LOOK_MAX, |next| next.saturating_duration_since(now).min(signing::LOOK_MAX))
+    }
+
+    /// Why the signatures of some zones are not renewed.
+    pub(crate) fn problems(&self) -> BTreeMap<NameBuf, String> {
+        let problems = self.zones.iter().filter_map(|(origin, look)| Some((origin, look.problem.as_ref()?)));
+        problems.map(|(origin, problem)| (origin.clone(), problem.clone())).collect()
+    }
+
+    /// Zones that should be read again now.
+    pub(crate) fn take_unsigned(&mut self) -> BTreeSet<NameBuf> {
+        mem::take(&mut self.unsigned)
+    }
+
+    /// A zone is looked at in any case.
+    pub(crate) fn forget(&mut self, origin: &NameBuf) {
+        self.zones.remove(origin);
+    }
 }
 
 fn origin_of_version(version: &Version) -> NameBuf {
@@ -404,8 +434,8 @@ fn origin_of_version(version: &Version) -> NameBuf {
 /// Which zones are read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Choice {
-    /// This one in any case, and no other one.
-    pub(crate) only: Option<NameBuf>,
+    /// These in any case, and no other ones.
+    pub(crate) only: Option<BTreeSet<NameBuf>>,
     /// Zones that are being changed by hand: they are read when they are thawed.
     pub(crate) frozen: BTreeSet<NameBuf>,
 }
@@ -414,7 +444,7 @@ impl Choice {
     /// Whether a zone is read, whatever its files are; `None` if they decide.
     fn is_read(&self, origin: &NameBuf) -> Option<bool> {
         match &self.only {
-            Some(only) => Some(only == origin),
+            Some(only) => Some(only.contains(origin)),
             None => self.frozen.contains(origin).then_some(false),
         }
     }
@@ -529,7 +559,10 @@ impl Loading {
                     true => compile(zone),
                     false => compile_with_lines(zone, &Arc::new(data)),
                 };
-                let read = with_updates(Version::first(served), &spec.file);
+                let read = match store::with_journal(Version::first(served), &spec.file) {
+                    Ok(read) => read,
+                    Err(errors) => return self.add_failed(spec, &errors, earlier.last_good(spec)),
+                };
                 let (version, warning) = earlier.next_version(spec, read);
                 if let Some(warning) = &warning {
                     log::warn!("zone {}: {warning}", version.served.origin());
@@ -550,8 +583,8 @@ impl Loading {
     ) {
         let origin = NameBuf::from(zone.origin());
         let before = earlier.by_spec.get(spec).map(|entry| &entry.version);
-        let source = source_with_updates(zone, &spec.file);
-        let entry = match signing::load(source, spec, before, data) {
+        let source = store::zone_with_journal(zone, &spec.file).map_err(anyhow::Error::from);
+        let entry = match source.and_then(|source| signing::load(source, spec, before, data)) {
             Ok(version) => Entry::read(spec, version, files),
             Err(error) => {
                 self.failed += 1;
@@ -565,7 +598,8 @@ impl Loading {
                 }
                 let placeholder = || ServedZone::unavailable(origin, Unavailable::NotReady);
                 let version = last.unwrap_or_else(|| Version::first(placeholder()));
-                Entry::failed(spec, version, format!("it cannot be signed: {error:#}"))
+                let problem = format!("it cannot be signed: {error:#}");
+                Entry { is_unsigned: true, ..Entry::failed(spec, version, problem) }
             }
         };
         self.push(entry);
@@ -665,6 +699,26 @@ mod tests {
     }
 
     #[test]
+    fn a_zone_that_could_not_be_signed_is_read_again_after_a_while() {
+        let zones = Zones::new("unsigned");
+        let spec = ZoneSpec {
+            keys: Some(zones.directory.join("keys")),
+            makes_keys: false,
+            ..zones.write("a.test.zone", 0, "$ORIGIN a.test.\n@ 60 SOA . . 1 1 1 1 1\n 60 NS ns.b.test.\n")
+        };
+        let loaded = load_catalog(&[spec], None, &Choice::default(), true, Clients::default());
+        assert_eq!(loaded.failed, 1);
+        let (mut looks, now) = (Looks::default(), Instant::now());
+        for (after, count) in
+            [(Duration::ZERO, 0), (Duration::from_secs(119), 0), (signing::LOOK_AFTER_ERROR, 1)]
+        {
+            assert!(loaded.renewed(&mut looks, now + after).is_empty());
+            assert_eq!(looks.take_unsigned().len(), count, "{after:?}");
+        }
+        assert_eq!(looks.pause(now), 2 * signing::LOOK_AFTER_ERROR, "again and again");
+    }
+
+    #[test]
     fn only_zones_whose_files_changed_are_read_again() {
         let zones = Zones::new("changed");
         let included = format!("{ZONE}$INCLUDE hosts\n");
@@ -711,7 +765,7 @@ mod tests {
         let pair = |pair: &[Zone]| Difference::between(&pair[0], &pair[1], 1000).unwrap();
         let specs = [zones.write("b.zone", 0, &zone(1))];
         let differences: Vec<_> = versions.windows(2).map(|two| Arc::new(pair(two))).collect();
-        journal::append(&specs[0].file, &differences).unwrap();
+        crate::dns::journal::append(&specs[0].file, &differences).unwrap();
         let mut loaded = load_catalog(&specs, None, &Choice::default(), true, Clients::default());
         let serial =
             |loaded: &Loaded| loaded.versions().next().and_then(|version| Some(version.tree()?.serial()));

@@ -50,8 +50,8 @@ struct Job {
 /// What has come of asking.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// A key has another time now.
-    KeyChanged,
+    /// A key of this zone has another time now.
+    KeyChanged(Box<NameBuf>),
     /// All were asked.
     Done(Round),
 }
@@ -187,7 +187,8 @@ fn ask(jobs: Vec<Job>, memory: Memory, events: &Sender<Event>) {
             Followed { is_changed: false, again: AWAITED }
         });
         if followed.is_changed {
-            let _ = events.send(Event::Parents(Outcome::KeyChanged)); // A server that ends needs no keys.
+            // A server that ends needs no keys.
+            let _ = events.send(Event::Parents(Outcome::KeyChanged(Box::new(job.origin.clone()))));
         }
         round.again.insert(job.origin, followed.again);
     });

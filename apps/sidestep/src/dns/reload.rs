@@ -1,10 +1,10 @@
 //! SIGHUP: zones and the choices about answers anew, while the server answers from what it has.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::mem;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, mem};
 
 use anyhow::Context;
 use arc_swap::ArcSwap;
@@ -21,7 +21,7 @@ use super::encrypted_server::EncryptedServer;
 use super::etcd::{self, Follower};
 use super::events::{Event, Events};
 use super::health::{Checker, Health};
-use super::load::{Choice, Loaded};
+use super::load::{Choice, Loaded, Looks};
 use super::notify::{Announcement, Notifier};
 use super::options::Serve;
 use super::orders::{Order, SharedStates};
@@ -58,6 +58,9 @@ pub(crate) struct Reloads<'s> {
     pub(crate) again: bool,
     /// When signatures are looked at.
     pub(crate) renewal: Instant,
+    pub(crate) looks: Looks,
+    /// The zones that are being read are those that could not be signed before.
+    pub(crate) is_signing_again: bool,
     /// What came behind changes of secondary zones, which are published together.
     pub(crate) set_aside: Option<Event>,
     /// What tools may know of zones.
@@ -77,9 +80,9 @@ impl Reloads<'_> {
     /// Does what signals, updates, other zones and the time demand, until a signal ends the server.
     pub(crate) fn run(&mut self) {
         loop {
+            self.do_what_is_due(); // Also while events follow each other without a pause.
             let until = self.parents.deadline().map_or(self.renewal, |asking| asking.min(self.renewal));
             let Some(event) = self.set_aside.take().or_else(|| self.events.next_until(until)) else {
-                self.do_what_is_due();
                 continue;
             };
             match event {
@@ -89,7 +92,7 @@ impl Reloads<'_> {
                 Event::Update(update) => self.update(update),
                 Event::Order(order) => self.carry_out(order),
                 Event::Health => self.follow_health(),
-                Event::Parents(Outcome::KeyChanged) => self.renewal = Instant::now(),
+                Event::Parents(Outcome::KeyChanged(origin)) => self.look_at_keys_of(&origin),
                 Event::Parents(Outcome::Done(round)) => self.parents.end(round),
                 Event::Signal(_) => break, // A load that is under way ends with the process.
                 Event::Loaded(replacement) => {
@@ -166,10 +169,11 @@ impl Reloads<'_> {
     /// Serves what was loaded, unless that is nothing.
     fn finish(&mut self, config: &Config, replacement: Loaded) {
         self.is_loading = false;
+        let was_signing_again = mem::take(&mut self.is_signing_again);
         if replacement.zone_count() == 0 && self.loaded.zone_count() > 0 {
             self.fail("no zone would be left to serve");
         } else {
-            if self.ordered.is_none() {
+            if self.ordered.is_none() && !was_signing_again {
                 self.states.with(|states| states.bad_reload = None);
             }
             self.publish(config, replacement);
@@ -179,7 +183,9 @@ impl Reloads<'_> {
         }
         let waiting = mem::take(&mut self.updates);
         self.carry_out_updates(waiting);
-        self.renewal = Instant::now(); // Whoever changes keys says so by SIGHUP.
+        if !was_signing_again {
+            self.look_at_all_keys(); // Whoever changes keys says so by SIGHUP.
+        }
         self.parents.ask_again();
         self.follower.iter().for_each(Follower::look_at_keys);
         if mem::take(&mut self.again) {
@@ -257,13 +263,46 @@ impl Reloads<'_> {
             self.renewal = Instant::now() + WHILE_LOADING;
             return;
         }
-        let renewed = self.loaded.renewed();
-        if !renewed.versions.is_empty() {
-            let replacement = self.loaded.with(renewed.versions);
+        let began = Instant::now();
+        let renewed = self.loaded.renewed(&mut self.looks, began);
+        if !renewed.is_empty() {
+            let replacement = self.loaded.with(renewed);
             self.replace(replacement);
         }
-        self.states.with(|states| states.not_renewed = renewed.problems);
-        self.renewal = Instant::now() + renewed.again;
+        self.states.with(|states| states.not_renewed = self.looks.problems());
+        self.renewal = Instant::now() + self.looks.pause(Instant::now());
+        self.sign_again();
+    }
+
+    /// Reads the zones again that could not be signed, but for those that are being changed by hand.
+    fn sign_again(&mut self) {
+        let mut origins = self.looks.take_unsigned();
+        self.states.with(|states| origins.retain(|origin| !states.frozen.contains(origin)));
+        if origins.is_empty() {
+            return;
+        }
+        match self.read_only(origins) {
+            Ok(()) => self.is_signing_again = true,
+            Err(error) => log::error!("zones that are not signed are not read: starting a thread: {error}"),
+        }
+    }
+
+    /// Begins to read these zones, as the configuration was when it was read last.
+    fn read_only(&mut self, origins: BTreeSet<NameBuf>) -> io::Result<()> {
+        let (config, current) = (self.current.clone(), Some(Arc::clone(&self.loaded)));
+        self.events.load(config, current, self.choice(Some(origins)), self.health.clone())?;
+        self.is_loading = true;
+        Ok(())
+    }
+
+    fn look_at_all_keys(&mut self) {
+        self.looks = Looks::default();
+        self.renewal = Instant::now();
+    }
+
+    fn look_at_keys_of(&mut self, origin: &NameBuf) {
+        self.looks.forget(origin);
+        self.renewal = Instant::now();
     }
 
     /// Carries out a change of secondary zones, and those that wait behind it: of ten thousand zones of a catalog each would cost as much as all.
@@ -421,8 +460,8 @@ impl Reloads<'_> {
 }
 
 impl Reloads<'_> {
-    /// Which zones are read: `only` one, or those that are not frozen.
-    fn choice(&self, only: Option<NameBuf>) -> Choice {
+    /// Which zones are read: these `only`, or those that are not frozen.
+    fn choice(&self, only: Option<BTreeSet<NameBuf>>) -> Choice {
         Choice { only, frozen: self.states.with(|states| states.frozen.clone()) }
     }
 
@@ -453,11 +492,8 @@ impl Reloads<'_> {
             return Err("zones are being read already: try again when the log says that they are".to_owned());
         }
         if order.action != ZoneAction::Freeze {
-            let (config, current) = (self.current.clone(), Some(Arc::clone(&self.loaded)));
-            let choice = self.choice(Some(NameBuf::clone(origin)));
-            let begun = self.events.load(config, current, choice, self.health.clone());
+            let begun = self.read_only(BTreeSet::from([NameBuf::clone(origin)]));
             begun.map_err(|error| format!("starting a thread: {error}"))?;
-            self.is_loading = true;
             return Ok(None);
         }
         let not_frozen = |why: &dyn std::fmt::Display| format!("zone {origin} is not frozen: {why}");

@@ -28,7 +28,7 @@ use super::etcd::{self, Follower};
 use super::events::{Event, Events};
 use super::guard_config::Chance;
 use super::health::{Checker, Health};
-use super::load::{Choice, Loaded};
+use super::load::{Choice, Loaded, Looks};
 use super::notify::Notifier;
 use super::options::{ResponderKind, Serve};
 use super::orders::SharedStates;
@@ -122,6 +122,8 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         engines: &handles,
         again: false,
         renewal: Instant::now(),
+        looks: Looks::default(),
+        is_signing_again: false,
         set_aside: None,
         states,
         ordered: None,

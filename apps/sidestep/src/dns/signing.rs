@@ -415,18 +415,25 @@ impl Signing {
     /// Writes the version behind `held`, and has it served. A disk that is full does not end that: what was signed before would end.
     pub(crate) fn keep(mut self, held: &Version, next: Option<Next>) -> Version {
         let Some(Next { zone, served, differences, .. }) = next else {
+            if let Some(zone) = held.tree().filter(|_| self.is_unsaved) {
+                self.note(zone.origin(), store::save(&self.file, zone));
+            }
             return Version { signing: Some(Arc::new(self)), ..held.clone() };
         };
         let written = match self.is_unsaved {
             true => store::save(&self.file, &zone),
             false => store::add(&self.file, &differences, &zone),
         };
+        self.note(zone.origin(), written);
+        Version { signing: Some(Arc::new(self)), ..held.next(served, &differences) }
+    }
+
+    /// What became of writing the signed version.
+    fn note(&mut self, origin: Name<'_>, written: anyhow::Result<()>) {
         self.is_unsaved = written.is_err();
         if let Err(error) = written {
-            let origin = held.served.origin();
             log::error!("zone {origin}: its signed version is served, but not kept: {error:#}");
         }
-        Version { signing: Some(Arc::new(self)), ..held.next(served, &differences) }
     }
 }
 
@@ -456,10 +463,12 @@ pub(crate) fn renew(held: &Version) -> anyhow::Result<(Option<Version>, Duration
     if let Some(why) = viewed.as_ref().and_then(|viewed| viewed.kept.clone()) {
         bail!(why);
     }
-    if next.is_none() && viewed.is_none() {
+    if next.is_none() && viewed.is_none() && !signing.is_unsaved {
         return Ok((None, again));
     }
-    Ok((Some(with_viewed(signing.keep(held, next), viewed)), again))
+    let version = with_viewed(signing.keep(held, next), viewed);
+    let is_unsaved = version.signing.as_ref().is_some_and(|signing| signing.is_unsaved);
+    Ok((Some(version), if is_unsaved { again.min(LOOK_AFTER_ERROR) } else { again }))
 }
 
 /// What was signed with a key whose files are gone would be bogus for whoever has it still, once the key has left the DNSKEY set: nothing changes until they

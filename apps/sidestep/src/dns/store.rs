@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -11,7 +12,8 @@ use anyhow::{Context, bail};
 use dns_auth::compile::{compile, compile_changed};
 use dns_transfer::Difference;
 use dns_transfer::difference::apply;
-use dns_zone::text::ZoneTextErrors;
+use dns_wire::NameBuf;
+use dns_zone::text::{Position, Problem, ZoneTextError, ZoneTextErrors};
 use dns_zone::{Changed, Zone};
 
 use super::config::ZoneSpec;
@@ -22,15 +24,20 @@ use super::{journal, load};
 /// A journal of that many octets is short, whatever the zone has.
 const JOURNAL_MIN: u64 = 1 << 20;
 
-/// Writes the zone in place of what is there: a crash leaves the old file or the new one, whole.
+/// Writes the zone in place of what is there: a crash leaves the old file or the new one, whole. A symbolic link stays one.
 pub(super) fn save(path: &Path, zone: &Zone) -> anyhow::Result<()> {
-    let temporary = temporary(path);
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let temporary = temporary(&target);
     write_to(&temporary, zone).with_context(|| format!("writing {}", temporary.display()))?;
-    if let Ok(old) = fs::metadata(path) {
+    if let Ok(old) = fs::metadata(&target) {
         fs::set_permissions(&temporary, old.permissions()).context("keeping the permissions")?;
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&temporary, Some(old.uid()), Some(old.gid()))
+                .context("keeping the owner")?;
+        }
     }
-    fs::rename(&temporary, path).with_context(|| format!("renaming {}", temporary.display()))?;
-    journal::sync_directory(path).context("writing the directory")?;
+    fs::rename(&temporary, &target).with_context(|| format!("renaming {}", temporary.display()))?;
+    journal::sync_directory(&target).context("writing the directory")?;
     // The file has all of its differences now.
     journal::remove(path).context("removing the journal")
 }
@@ -39,8 +46,28 @@ pub(super) fn save(path: &Path, zone: &Zone) -> anyhow::Result<()> {
 /// them.
 pub(super) fn add(path: &Path, differences: &[Arc<Difference>], zone: &Zone) -> anyhow::Result<()> {
     let len = journal::append(path, differences)?;
-    let whole = fs::metadata(path).map_or(0, |metadata| metadata.len());
-    if len > JOURNAL_MIN.max(whole / 2)
+    shorten(path, len, zone);
+    Ok(())
+}
+
+/// As [`add`], to a file that its owner changes, too: then it is not written over.
+pub(super) fn add_update(path: &Path, differences: &[Arc<Difference>], zone: &Zone) -> anyhow::Result<()> {
+    let is_edited = is_edited(path);
+    let len = journal::append(path, differences)?;
+    match is_edited {
+        false => shorten(path, len, zone),
+        true if is_long(path, len) => log::warn!(
+            "zone {}: its journal grows, as {} was changed by hand: have it read, or put it back",
+            zone.origin(),
+            path.display()
+        ),
+        true => {}
+    }
+    Ok(())
+}
+
+fn shorten(path: &Path, len: u64, zone: &Zone) {
+    if is_long(path, len)
         && let Err(error) = save(path, zone)
     {
         log::error!(
@@ -48,7 +75,16 @@ pub(super) fn add(path: &Path, differences: &[Arc<Difference>], zone: &Zone) -> 
             zone.origin()
         );
     }
-    Ok(())
+}
+
+fn is_long(path: &Path, len: u64) -> bool {
+    len > JOURNAL_MIN.max(fs::metadata(path).map_or(0, |metadata| metadata.len()) / 2)
+}
+
+/// Whether somebody has changed the file after the last update.
+fn is_edited(path: &Path) -> bool {
+    let changed = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
+    changed(&journal::path(path)).is_some_and(|journal| changed(path) > Some(journal))
 }
 
 /// Writes all updates of a zone into its file, if there are some.
@@ -59,8 +95,7 @@ pub(super) fn settle(path: &Path, source: &Zone) -> anyhow::Result<()> {
     if journal::read(path)?.is_empty() {
         return Ok(());
     }
-    let changed = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified());
-    if changed(path)? > changed(&journal::path(path))? {
+    if is_edited(path) {
         bail!("{} was changed after the last update: put it back, then freeze and change it", path.display());
     }
     save(path, source)
@@ -83,26 +118,48 @@ pub(super) fn remove(path: &Path) {
 
 /// The zone in the file, and what the journal says since.
 pub(super) fn read(spec: &ZoneSpec) -> Result<Version, ZoneTextErrors> {
-    let held = Version::first(compile(load::read(spec)?));
-    let newer = with_journal(&held, &spec.file);
-    let newer =
-        newer.inspect_err(|error| log::warn!("zone {}: its journal: {error:#}", held.served.origin()));
-    Ok(newer.ok().flatten().unwrap_or(held))
+    with_journal(Version::first(compile(load::read(spec)?)), &spec.file)
 }
 
-/// What the journal says since the file was written; `None` if the file has it all.
+/// A zone that was read from its file, and what the journal says since.
 ///
 /// # Errors
-/// The journal is for other versions.
-pub(super) fn with_journal(held: &Version, path: &Path) -> anyhow::Result<Option<Version>> {
-    let Some(zone) = held.tree() else { return Ok(None) };
-    let newer = newer(zone, path)?;
-    Ok(newer.map(|(changed, differences)| held.next(compile_changed(&held.served, changed), &differences)))
+/// The journal cannot be read: what it has may be right, so what is in the file is not the last version.
+pub(super) fn with_journal(held: Version, path: &Path) -> Result<Version, ZoneTextErrors> {
+    let Some(zone) = held.tree() else { return Ok(held) };
+    Ok(match newer(zone, path)? {
+        Some((changed, differences)) => held.next(compile_changed(&held.served, changed), &differences),
+        None => held,
+    })
 }
 
-/// The same of a zone alone, and the differences that lead there.
-pub(super) fn newer(zone: &Zone, path: &Path) -> anyhow::Result<Option<(Changed, Vec<Arc<Difference>>)>> {
-    let mut differences = journal::read(path)?;
+/// The same of a zone alone.
+pub(super) fn zone_with_journal(zone: Zone, path: &Path) -> Result<Zone, ZoneTextErrors> {
+    Ok(newer(&zone, path)?.map_or(zone, |(changed, _)| changed.zone))
+}
+
+/// What came since the file was written, and the differences that lead there.
+type Newer = (Changed, Vec<Arc<Difference>>);
+
+/// `None` if the file has it all.
+fn newer(zone: &Zone, path: &Path) -> Result<Option<Newer>, ZoneTextErrors> {
+    let unreadable = |error: &io::Error| cannot_read(zone, path, &error.to_string());
+    let differences = journal::read(path).map_err(|error| unreadable(&error))?;
+    follow(zone, differences).or_else(|error| {
+        // What comes later is not to stand behind it.
+        let aside = journal::set_aside(path).map_err(|error| unreadable(&error))?;
+        log::error!(
+            "zone {}: its journal is not for its file, and is set aside as {}: updates are lost that the file does not have: {error:#}",
+            zone.origin(),
+            aside.display()
+        );
+        Ok(None)
+    })
+}
+
+/// # Errors
+/// The differences are for other versions.
+fn follow(zone: &Zone, mut differences: Vec<Arc<Difference>>) -> anyhow::Result<Option<Newer>> {
     let Some(last) = differences.last() else { return Ok(None) };
     if last.to() == zone.serial() {
         return Ok(None); // A crash between a new file and the end of the journal leaves what led to the file.
@@ -111,6 +168,20 @@ pub(super) fn newer(zone: &Zone, path: &Path) -> anyhow::Result<Option<(Changed,
     let first = first.with_context(|| format!("it has no version {}", zone.serial()))?;
     differences.drain(..first);
     Ok(Some((apply(zone, &differences)?, differences)))
+}
+
+fn cannot_read(zone: &Zone, path: &Path, reason: &str) -> ZoneTextErrors {
+    let problem = Problem::CannotRead { path: journal::path(path), reason: reason.to_owned() };
+    let error = ZoneTextError {
+        path: path.to_owned(),
+        position: Position { line: 1, column: 1, ..Position::default() },
+        problem,
+    };
+    ZoneTextErrors {
+        errors: vec![error],
+        origin: Some(Box::new(NameBuf::from(zone.origin()))),
+        stopped_early: false,
+    }
 }
 
 /// Notes that a primary has confirmed the version now.
@@ -151,22 +222,94 @@ mod tests {
         builder.finish().unwrap()
     }
 
+    /// A directory of a test, which goes with it.
+    struct Place(PathBuf);
+
+    impl Place {
+        fn new(name: &str) -> Place {
+            let directory =
+                std::env::temp_dir().join(format!("sidestep-store-{name}-{}", std::process::id()));
+            fs::create_dir_all(&directory).unwrap();
+            Place(directory)
+        }
+
+        /// The file of a zone, of version 1.
+        fn zone(&self) -> (PathBuf, ZoneSpec) {
+            let file = self.0.join("a.zone");
+            fs::write(&file, "@ 60 SOA . . 1 1 2 3 4\n").unwrap();
+            let origin = Some(NameBuf::from_text(b"example.", None).unwrap());
+            (file.clone(), ZoneSpec { origin, ..ZoneSpec::of(file) })
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn differences(from: &Zone, to: &Zone) -> [Arc<Difference>; 1] {
+        [Arc::new(Difference::between(from, to, History::OCTETS_MAX).unwrap())]
+    }
+
+    #[test]
+    fn a_journal_that_cannot_be_read_stays_and_its_zone_is_not_served_without_it() {
+        let place = Place::new("unreadable");
+        let (file, spec) = place.zone();
+        fs::create_dir(journal::path(&file)).unwrap(); // Nobody can read that, root neither.
+        let errors = read(&spec).unwrap_err();
+        assert!(errors.is_unreadable() && journal::path(&file).exists(), "{errors}");
+        assert_eq!(errors.origin.as_deref(), spec.origin.as_ref());
+    }
+
+    #[test]
+    fn a_journal_for_other_versions_is_set_aside() {
+        let place = Place::new("unfit");
+        let (file, spec) = place.zone();
+        journal::append(&file, &differences(&version(5, 1), &version(6, 2))).unwrap();
+        assert_eq!(read(&spec).unwrap().tree().unwrap().serial(), 1);
+        assert!(!journal::path(&file).exists() && place.0.join("a.zone.journal.unfit").exists());
+    }
+
+    #[test]
+    fn a_file_that_was_changed_by_hand_is_not_written_over() {
+        let place = Place::new("edited");
+        let (file, _) = place.zone();
+        let [first, long, longer] =
+            [(1, 0), (2, 10_000), (3, 10_001)].map(|(serial, hosts)| version(serial, hosts));
+        journal::append(&file, &differences(&version(5, 1), &version(6, 2))).unwrap();
+        let later = SystemTime::now() + std::time::Duration::from_secs(60);
+        File::options().append(true).open(&file).unwrap().set_modified(later).unwrap();
+        let text = fs::read(&file).unwrap();
+        add_update(&file, &differences(&first, &long), &long).unwrap();
+        assert_eq!(fs::read(&file).unwrap(), text, "it is the operator's");
+        assert!(settle(&file, &long).is_err());
+        let earlier = SystemTime::now() - std::time::Duration::from_secs(60);
+        File::options().append(true).open(&file).unwrap().set_modified(earlier).unwrap();
+        add_update(&file, &differences(&long, &longer), &longer).unwrap();
+        assert_ne!(fs::read(&file).unwrap(), text, "it has all updates");
+    }
+
+    #[test]
+    fn a_link_to_a_file_stays_a_link() {
+        let place = Place::new("link");
+        let (file, _) = place.zone();
+        let link = place.0.join("linked.zone");
+        std::os::unix::fs::symlink("a.zone", &link).unwrap();
+        save(&link, &version(2, 1)).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert!(fs::read_to_string(&file).unwrap().contains("h0"), "what it leads to has the zone");
+    }
+
     #[test]
     fn a_long_journal_goes_into_the_file_and_stays_while_that_cannot_be_written() {
-        let directory = std::env::temp_dir().join(format!("sidestep-store-{}", std::process::id()));
-        fs::create_dir_all(directory.join("a.zone.new")).unwrap(); // In the way of the new file.
-        let file = directory.join("a.zone");
-        fs::write(&file, "@ 60 SOA . . 1 1 2 3 4\n").unwrap();
-        let spec = ZoneSpec {
-            origin: Some(NameBuf::from_text(b"example.", None).unwrap()),
-            ..ZoneSpec::of(file.clone())
-        };
+        let place = Place::new("long");
+        let (file, spec) = place.zone();
+        fs::create_dir_all(place.0.join("a.zone.new")).unwrap(); // In the way of the new file.
         let zones =
             [(1, 0), (2, 10_000), (3, 10_001), (4, 10_002)].map(|(serial, hosts)| version(serial, hosts));
         let step = |from: usize| {
-            let difference =
-                Difference::between(&zones[from], &zones[from + 1], History::OCTETS_MAX).unwrap();
-            add(&file, &[Arc::new(difference)], &zones[from + 1]).unwrap();
+            add(&file, &differences(&zones[from], &zones[from + 1]), &zones[from + 1]).unwrap();
             let version = read(&spec).unwrap();
             let zone = version.tree().unwrap();
             assert_eq!(
@@ -176,8 +319,7 @@ mod tests {
             journal::read(&file).unwrap().len()
         };
         assert_eq!([step(0), step(1)], [1, 2], "the file cannot be written");
-        fs::remove_dir(directory.join("a.zone.new")).unwrap();
+        fs::remove_dir(place.0.join("a.zone.new")).unwrap();
         assert_eq!(step(2), 0, "the file has it all");
-        fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -122,7 +122,7 @@ fn next(
     file: &Path,
 ) -> anyhow::Result<Version> {
     let Some(signing) = &held.signing else {
-        store::add(file, differences, last)?;
+        store::add_update(file, differences, last)?;
         let mut steps = steps.into_iter();
         let first = compile_changed(&held.served, steps.next().context("there is a step")?);
         let served = steps.fold(first, |served, step| compile_changed(&served, step));
@@ -137,6 +137,6 @@ fn next(
         next.check()?;
     }
     // Updates are kept before the version that they lead to: that one can be made from them again.
-    store::add(file, differences, last)?;
+    store::add_update(file, differences, last)?;
     Ok(signing.keep(held, next))
 }

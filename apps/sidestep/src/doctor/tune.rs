@@ -70,6 +70,30 @@ struct Planned {
     command: String,
 }
 
+/// What is to be done, and whether more follows it.
+struct Plan {
+    steps: Vec<Planned>,
+    /// Queues get new interrupts, whose affinity can be planned when they are there.
+    makes_interrupts: bool,
+}
+
+impl Plan {
+    /// A plan of these steps, in their order, for an interface that has interrupts or not.
+    fn new(mut steps: Vec<Planned>, has_interrupts: bool) -> Plan {
+        let changes_queues = steps.iter().any(|planned| planned.step.setting.makes_interrupts());
+        if changes_queues {
+            steps.retain(|planned| !planned.step.setting.is_of_interrupt());
+        }
+        Plan { steps, makes_interrupts: changes_queues && has_interrupts }
+    }
+
+    /// What is to be done afterwards, if something is.
+    fn note(&self) -> Option<&'static str> {
+        let note = "The number of queues changes, and new queues have new interrupts: run this again afterwards for the affinity of those.";
+        self.makes_interrupts.then_some(note)
+    }
+}
+
 /// Shows the plan, carries it out, or undoes what was done.
 pub(crate) fn tune(options: &Tune) -> anyhow::Result<ExitCode> {
     let outcome = match (options.undo, options.apply) {
@@ -80,11 +104,12 @@ pub(crate) fn tune(options: &Tune) -> anyhow::Result<ExitCode> {
     Ok(outcome.unwrap_or_else(|error| failed(&error)))
 }
 
-fn plan(options: &Tune) -> anyhow::Result<Vec<Planned>> {
+fn plan(options: &Tune) -> anyhow::Result<Plan> {
     let Some(name) = options.interface.clone().or_else(interface::default_name) else {
         bail!("there is no default route whose interface could be meant: name one");
     };
     let interface = interface::look(&name)?;
+    let has_interrupts = interface.interrupts.get().is_some_and(|interrupts| !interrupts.is_empty());
     let facts = Facts { machine: Some(machine::look()), interface: Some(interface), program: None };
     let wishes = options.wishes.wishes();
     let findings = ::doctor::examine(&facts, &wishes);
@@ -93,33 +118,38 @@ fn plan(options: &Tune) -> anyhow::Result<Vec<Planned>> {
         bail!("--port: {}", finding.seen);
     }
     let wanted = findings.iter().filter(|finding| !options.without.iter().any(|id| id == finding.id));
-    let mut plan = Vec::new();
+    let mut steps = Vec::new();
     for finding in wanted {
         for command in &finding.commands {
             let Command::Step(step) = command else { continue };
             let (step, command) = (step.clone(), command.line());
-            plan.push(Planned { finding: finding.id, why: finding.seen.clone(), step, command });
+            steps.push(Planned { finding: finding.id, why: finding.seen.clone(), step, command });
         }
     }
-    Ok(plan)
+    Ok(Plan::new(steps, has_interrupts))
 }
 
-fn show(options: &Tune, plan: &[Planned]) -> anyhow::Result<ExitCode> {
+fn show(options: &Tune, plan: &Plan) -> anyhow::Result<ExitCode> {
     output::to_stdout(|out| {
         if options.json {
-            return Ok(writeln!(out, "{}", serde_json::to_string_pretty(plan)?)?);
+            return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&plan.steps)?)?);
         }
-        write_plan(out, plan)?;
-        match plan {
-            [] => {}
-            _ => {
-                let undo = options.undo_command();
-                writeln!(out, "\nNothing has changed. With --apply it does; `{undo}` restores it.")?;
-            }
+        write_plan(out, &plan.steps)?;
+        if !plan.steps.is_empty() {
+            let undo = options.undo_command();
+            writeln!(out, "\nNothing has changed. With --apply it does; `{undo}` restores it.")?;
         }
         Ok(())
     })?;
+    tell_note(plan);
     Ok(ExitCode::SUCCESS)
+}
+
+/// On stderr, where it is in the way of no JSON.
+fn tell_note(plan: &Plan) {
+    if let Some(note) = plan.note() {
+        complain!("{note}");
+    }
 }
 
 fn write_plan(out: &mut dyn Write, plan: &[Planned]) -> anyhow::Result<()> {
@@ -136,8 +166,8 @@ fn write_plan(out: &mut dyn Write, plan: &[Planned]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn apply(options: &Tune, plan: &[Planned]) -> anyhow::Result<ExitCode> {
-    if plan.is_empty() {
+fn apply(options: &Tune, plan: &Plan) -> anyhow::Result<ExitCode> {
+    if plan.steps.is_empty() {
         return show(options, plan);
     }
     let file = StateFile::open(&options.state)?;
@@ -147,7 +177,7 @@ fn apply(options: &Tune, plan: &[Planned]) -> anyhow::Result<ExitCode> {
         state.changes = earlier.changes;
     }
     let earlier = state.changes.len();
-    for planned in plan {
+    for planned in &plan.steps {
         if let Err(error) = carry_out(&file, &mut state, &planned.step) {
             complain!("sidestep: {}: {}", planned.command, crate::explain(&error));
             return give_up(options, &file, state, earlier);
@@ -164,6 +194,7 @@ fn apply(options: &Tune, plan: &[Planned]) -> anyhow::Result<ExitCode> {
         let (state, undo) = (options.state.display(), options.undo_command());
         Ok(writeln!(out, "\n{state} has what was before; `{undo}` restores it.")?)
     })?;
+    tell_note(plan);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -191,26 +222,31 @@ fn carry_out(file: &StateFile, state: &mut State, step: &Step) -> anyhow::Result
 /// Undoes what this run has changed, after a step that failed.
 fn give_up(options: &Tune, file: &StateFile, mut state: State, earlier: usize) -> anyhow::Result<ExitCode> {
     let done = state.changes.split_off(earlier);
-    let mut left = Vec::new();
-    for change in done.into_iter().rev() {
-        let outcome = restore(&change);
+    let undone: Vec<(Change, Outcome)> =
+        done.into_iter().rev().map(|change| (change.clone(), restore(&change))).collect();
+    for (change, outcome) in &undone {
         if !matches!(outcome, Outcome::AsBefore) {
-            complain!("sidestep: {}", outcome.text(&change));
-        }
-        if matches!(outcome, Outcome::Failed(_)) {
-            left.insert(0, change);
+            complain!("sidestep: {}", outcome.text(change));
         }
     }
-    let is_whole = left.is_empty();
+    complain!("sidestep: a step failed{}", said_of(&undone, options));
+    let left = undone.into_iter().rev().filter(|(_, outcome)| outcome.is_left()).map(|(change, _)| change);
     state.changes.extend(left);
     keep(file, &state)?;
-    match is_whole {
-        true => complain!("sidestep: a step failed: everything is as it was before"),
-        false => {
-            complain!("sidestep: a step failed, and not all was undone: try `{}`", options.undo_command())
-        }
-    }
     Ok(ExitCode::from(EXIT_ERROR))
+}
+
+/// How much of what a run has changed was undone.
+fn said_of(undone: &[(Change, Outcome)], options: &Tune) -> String {
+    let (undo, state) = (options.undo_command(), options.state.display());
+    let has_failed = undone.iter().any(|(_, outcome)| matches!(outcome, Outcome::Failed(_)));
+    match undone.iter().filter(|(_, outcome)| outcome.is_left()).count() {
+        0 => ": everything is as it was before".to_owned(),
+        _ if has_failed => format!(", and not all was undone: try `{undo}`"),
+        left => format!(
+            ": what it had changed is as it was before, but for {left} that others have changed since; {state} has what was before"
+        ),
+    }
 }
 
 fn keep(file: &StateFile, state: &State) -> anyhow::Result<()> {
@@ -238,6 +274,14 @@ enum Outcome {
 }
 
 impl Outcome {
+    /// Whether the setting is there, and has another value than before.
+    fn is_left(&self) -> bool {
+        match self {
+            Outcome::Restored | Outcome::AsBefore | Outcome::Gone => false,
+            Outcome::Others(_) | Outcome::Failed(_) => true,
+        }
+    }
+
     fn text(&self, change: &Change) -> String {
         let Change { setting, before, after } = change;
         match self {
@@ -315,9 +359,52 @@ fn undo(options: &Tune) -> anyhow::Result<ExitCode> {
 
 #[cfg(test)]
 mod tests {
-    use ::doctor::Setting;
+    use ::doctor::{Parameter, Setting};
+    use clap::Parser;
 
     use super::*;
+
+    #[derive(Parser)]
+    struct Words {
+        #[command(flatten)]
+        tune: Tune,
+    }
+
+    fn planned(setting: Setting) -> Planned {
+        let step = Step { setting, from: "1".to_owned(), to: "2".to_owned() };
+        Planned { finding: "a.finding", why: String::new(), step, command: String::new() }
+    }
+
+    fn affinity() -> Setting {
+        let path = "/proc/irq/40/smp_affinity_list".to_owned();
+        Setting::File { path, interface: Some("eth0".to_owned()) }
+    }
+
+    #[test]
+    fn affinity_waits_until_queues_have_their_interrupts() {
+        let parameter = |parameter| planned(Setting::Parameter { interface: "eth0".to_owned(), parameter });
+        let plan = Plan::new(vec![parameter(Parameter::CombinedQueues), planned(affinity())], true);
+        assert!(plan.steps.len() == 1 && plan.steps[0].step.setting.makes_interrupts());
+        assert!(plan.note().unwrap().contains("run this again"));
+        let plan = Plan::new(vec![parameter(Parameter::RxRing), planned(affinity())], true);
+        assert_eq!((plan.steps.len(), plan.note()), (2, None));
+        assert_eq!(Plan::new(vec![parameter(Parameter::RxQueues)], false).note(), None, "a veth has none");
+    }
+
+    #[test]
+    fn what_others_have_changed_meanwhile_is_not_as_it_was() {
+        let options = Words::parse_from(["tune", "eth0", "--state", "/s.json"]).tune;
+        let said = |outcomes: Vec<Outcome>| {
+            let undone: Vec<_> = outcomes.into_iter().map(|outcome| (change("1", "2"), outcome)).collect();
+            said_of(&undone, &options)
+        };
+        assert_eq!(said(vec![Outcome::Restored, Outcome::Gone]), ": everything is as it was before");
+        let others = || Outcome::Others("3".to_owned());
+        let expected = ": what it had changed is as it was before, but for 1 that others have changed since; /s.json has what was before";
+        assert_eq!(said(vec![Outcome::Restored, others()]), expected);
+        let failed = said(vec![others(), Outcome::Failed("no".to_owned())]);
+        assert_eq!(failed, ", and not all was undone: try `sidestep tune --undo --state /s.json`");
+    }
 
     /// A setting that every kernel has and nobody here changes.
     fn change(before: &str, after: &str) -> Change {

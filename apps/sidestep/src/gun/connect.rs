@@ -46,19 +46,18 @@ pub(crate) fn hold(options: &Connect, report: &mut Report, stop: &AtomicBool) ->
         live: Live::new(options.rate),
         clock,
     };
-    let is_over = |driver: &Driver| driver.holding.is_settled() || stop.load(Ordering::Relaxed);
-    while !is_over(&driver) {
-        driver.turn()?;
-    }
-    let opened_in =
-        if driver.holding.next_due().is_none() { length } else { driver.clock.now().since(start) };
+    // The last connection has its share of the time as the others have.
+    let all_begun = start + length;
+    driver.turn_until(all_begun, stop, |holding, now| holding.next_due().is_none() && now >= all_begun)?;
+    let opening_ended = driver.clock.now();
+    driver.holding.tally().end_sending(opening_ended);
+    let settled = opening_ended + options.timeout;
+    driver.turn_until(settled, stop, |holding, _| holding.is_settled())?;
     let until = driver.clock.now() + options.duration;
-    while driver.clock.now() < until && driver.holding.held() > 0 && !stop.load(Ordering::Relaxed) {
-        driver.turn()?;
-    }
+    driver.turn_until(until, stop, |holding, now| now >= until || holding.held() == 0)?;
     driver.live.end();
     report.held = Some(Held { most: driver.holding.held_most(), end: driver.holding.held() });
-    report.loads.push(driver.holding.finish(options.rate, opened_in));
+    report.loads.push(driver.holding.finish(options.rate, opening_ended.since(start)));
     Ok(())
 }
 
@@ -72,12 +71,25 @@ struct Driver {
 }
 
 impl Driver {
-    fn turn(&mut self) -> anyhow::Result<()> {
+    /// Goes on until it is over, which may be at `time` without anything that happens.
+    fn turn_until(
+        &mut self,
+        time: Instant,
+        stop: &AtomicBool,
+        is_over: impl Fn(&Holding, Instant) -> bool,
+    ) -> anyhow::Result<()> {
+        while !is_over(&self.holding, self.clock.now()) && !stop.load(Ordering::Relaxed) {
+            self.turn(time)?;
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, until: Instant) -> anyhow::Result<()> {
         let now = self.clock.now();
         let mut count = self.sockets.poll()?;
         let mut woken = now;
         if count == 0 {
-            let idle = self.holding.next_due().map_or(SLEEP_MAX, |due| due.since(now).min(SLEEP_MAX));
+            let idle = self.holding.next_due().unwrap_or(until).since(now).min(SLEEP_MAX);
             if idle > AWAKE_BEFORE {
                 count =
                     self.sockets.sleep(Duration::from_nanos(idle.as_nanos() - AWAKE_BEFORE.as_nanos()))?;

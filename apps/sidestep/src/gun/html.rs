@@ -1,12 +1,12 @@
-//! A page that needs nothing else: tables, and plots of rate and times over the seconds as SVG.
+//! A page that needs nothing else: tables, and plots of rate, times and errors over the seconds as SVG.
 
 use std::fmt::Write;
 
 use gun::Summary;
-use gun::tally::Second;
+use gun::summary::Second;
 
 use super::report::Report;
-use super::text::{count, time};
+use super::text::{busy_connections, count, named_codes, named_faults, time};
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 180.0;
@@ -38,33 +38,36 @@ fn section(page: &mut String, report: &Report) {
     let words = report.words();
     let what = if *questions == 1 { String::new() } else { format!("{questions} {} by ", words.requests) };
     let _ = writeln!(page, "<h2>{}</h2>", escape(server));
+    let seed = report.seed.map_or(String::new(), |seed| format!(", seed {seed}"));
     let _ = writeln!(
         page,
-        "<p>{}: {what}{ports} {}, {}. Began {}.</p>",
+        "<p>{}: {what}{ports} {}, {}{seed}. Began {}.</p>",
         escape(subject),
         words.places,
         escape(device),
         escape(began)
     );
     if let Some(knee) = &report.knee {
-        let carried = knee
-            .carried
-            .map_or("none".to_owned(), |rate| format!("{} {} a second", count(rate.into()), words.requests));
-        let _ =
-            writeln!(page, "<p><b>Knee: {carried}</b>; what limits it is the {}.</p>", escape(&knee.limit));
+        let _ = writeln!(page, "<p><b>Knee</b>: {}.</p>", escape(&knee.text(words)));
     }
     loads(page, report);
     let Some(load) = report.telling() else { return };
-    if load.seconds.is_empty() {
-        return;
+    totals(page, load, report);
+    if !load.seconds.is_empty() {
+        plots(page, &load.seconds);
     }
-    let curve = |name, value: fn(&Second) -> f64| (name, load.seconds.iter().map(value).collect());
-    plot(
-        page,
-        "a second",
-        &[curve("sent", |it| it.sent as f64), curve("answered", |it| it.answered as f64)],
-        count,
-    );
+}
+
+/// Rates, times and errors by second.
+fn plots(page: &mut String, seconds: &[Second]) {
+    let curve = |name: &'static str, value: fn(&Second) -> f64| -> Curve {
+        (name, seconds.iter().map(value).collect())
+    };
+    let rates = [
+        curve("sent", |it| it.sent as f64 / it.span_s),
+        curve("answered", |it| it.answered as f64 / it.span_s),
+    ];
+    plot(page, "a second", &rates, count);
     let times = [
         curve("p50", |it| it.latency_us.p50),
         curve("p90", |it| it.latency_us.p90),
@@ -72,6 +75,27 @@ fn section(page: &mut String, report: &Report) {
         curve("max", |it| it.latency_us.max),
     ];
     plot(page, "time of answers", &times, time);
+    let errors = [
+        curve("refused", |it| it.refused as f64 / it.span_s),
+        curve("wrong", |it| (it.mismatched + it.malformed) as f64 / it.span_s),
+        curve("error codes", |it| it.errors as f64 / it.span_s),
+        curve("no answer", |it| it.lost as f64 / it.span_s),
+    ];
+    plot(page, "errors a second (wrong: of the answers that were compared)", &errors, count);
+}
+
+/// What the answers said, and what went wrong.
+fn totals(page: &mut String, load: &Summary, report: &Report) {
+    let codes = named_codes(load, report).into_iter().map(|(name, times)| (format!("code {name}"), times));
+    let rows: Vec<(String, u64)> = codes.chain(named_faults(load)).collect();
+    if rows.is_empty() {
+        return;
+    }
+    page.push_str("<table><tr><th>what came of them</th><th>how many</th></tr>\n");
+    for (name, times) in rows {
+        let _ = writeln!(page, "<tr><td>{}</td><td>{times}</td></tr>", escape(&name));
+    }
+    page.push_str("</table>\n");
 }
 
 fn loads(page: &mut String, report: &Report) {
@@ -80,8 +104,11 @@ fn loads(page: &mut String, report: &Report) {
         row(page, load);
     }
     page.push_str("</table>\n");
-    for (name, times) in report.telling().into_iter().flat_map(|load| &load.faults) {
-        let _ = writeln!(page, "<p class=\"bad\">{times} {}</p>", escape(name));
+    for line in report.wrong_answers() {
+        let _ = writeln!(page, "<p class=\"bad\">{}.</p>", escape(&line));
+    }
+    for load in report.telling().into_iter().filter(|load| load.is_full()) {
+        let _ = writeln!(page, "<p class=\"bad\">{}.</p>", escape(&busy_connections(load, report)));
     }
     for load in report.telling().into_iter().filter_map(|load| load.bottleneck.as_ref()) {
         let _ = writeln!(page, "<p class=\"bad\">The generator was the bottleneck: {}.</p>", escape(load));
@@ -127,8 +154,10 @@ fn plot(page: &mut String, title: &str, curves: &[Curve], figure: impl Fn(f64) -
     );
     for ((name, values), colour) in curves.iter().zip(COLOURS) {
         let step = WIDTH / (seconds.max(2) - 1) as f64;
+        let one_more = values.first().filter(|_| values.len() == 1); // A line has two points.
         let points: Vec<String> = values
             .iter()
+            .chain(one_more)
             .enumerate()
             .map(|(number, value)| {
                 format!("{:.1},{:.1}", MARGIN + step * number as f64, 20.0 + HEIGHT * (1.0 - value / top))
@@ -175,5 +204,58 @@ mod tests {
             !page.contains("<script") && page.matches("&lt;script&gt;&quot;&amp;").count() == 2,
             "{page}"
         );
+    }
+
+    /// A report of one load of two seconds, of which little went well.
+    fn unhappy() -> Report {
+        let counts = |count: u64| {
+            serde_json::json!({ "sent": count, "answered": count, "in_time": count, "octets": 0, "compared": 9, "mismatched": 3,
+                "malformed": 2, "unexpected": 0, "refused": 4, "truncated": 5, "errors": 6 })
+        };
+        let times =
+            serde_json::json!({ "min": 1.0, "p50": 1.0, "p90": 1.0, "p99": 1.0, "p999": 1.0, "max": 1.0 });
+        let second =
+            serde_json::json!({ "sent": 50, "answered": 40, "lost": 10, "errors": 6, "latency_us": times });
+        let load = serde_json::json!({ "offered": 50, "length_s": 2.0, "counts": counts(100), "lost": 20,
+            "rcodes": { "0": 74, "2": 6 }, "latency_us": times, "lag_us": times, "spare": 0.5, "bottleneck": null,
+            "faults": { "timed out": 7 }, "seconds": [second, second] });
+        let report = serde_json::json!({ "kind": "gun dns", "began": "2026-01-01T00:00:00Z", "server": "192.0.2.1:53", "subject": "a A",
+            "questions": 1, "device": "kernel sockets", "ports": 1, "loads": [load], "knee": null });
+        serde_json::from_value(report).unwrap()
+    }
+
+    #[test]
+    fn a_page_has_what_went_wrong_as_totals_and_by_second() {
+        let page = page(&[&unhappy()]);
+        for row in [
+            "<td>code NOERROR</td><td>74</td>",
+            "<td>code SERVFAIL</td><td>6</td>",
+            "<td>lost</td><td>20</td>",
+            "<td>cut</td><td>5</td>",
+            "<td>to another question, of 9 compared</td><td>3</td>",
+            "<td>malformed</td><td>2</td>",
+            "<td>refused by the system</td><td>4</td>",
+            "<td>timed out</td><td>7</td>",
+        ] {
+            assert!(page.contains(row), "{row}: {page}");
+        }
+        assert_eq!(page.matches("<svg").count(), 3, "rate, times, errors");
+        for curve in ["no answer", "error codes", "refused", "wrong"] {
+            assert!(page.contains(&format!(">{curve}</text>")), "{curve}: {page}");
+        }
+        let bad = "3 of the 9 answers that were compared are to another question";
+        assert!(page.contains(bad), "{page}");
+    }
+
+    #[test]
+    fn a_load_of_one_second_has_lines_too() {
+        let mut report = unhappy();
+        report.loads[0].seconds.truncate(1);
+        let page = page(&[&report]);
+        let lines = page.split("<polyline").skip(1);
+        for line in lines {
+            let points = line.split("points=\"").nth(1).unwrap().split('"').next().unwrap();
+            assert_eq!(points.split(' ').count(), 2, "{points}");
+        }
     }
 }

@@ -15,8 +15,6 @@ use super::text::Live;
 
 /// A timer of the kernel may be so late: it sleeps until then before a question is due, and then waits awake.
 pub(super) const AWAKE_BEFORE: Duration = Duration::from_micros(200);
-/// Memory for the questions under way is made before the first one is due.
-const SET_UP: Duration = Duration::from_millis(50);
 /// It sleeps so long at most, to notice that it is to stop.
 pub(super) const SLEEP_MAX: Duration = Duration::from_millis(100);
 
@@ -26,8 +24,10 @@ pub(crate) struct Load {
     /// A second; 0: as much as there are answers.
     pub(crate) rate: u32,
     pub(crate) length: Duration,
-    /// How long to wait for the last answers.
+    /// How long to wait for the last answers; over UDP for each.
     pub(crate) patience: Duration,
+    /// What an answer may take to be in time.
+    pub(crate) within: Duration,
 }
 
 /// What can send loads to a server, one after the other.
@@ -78,23 +78,26 @@ impl Range {
         load: &Load,
         mut live: Live,
     ) -> anyhow::Result<Summary> {
-        let Load { rate, length, patience } = *load;
-        let start = self.clock.now() + SET_UP;
-        let schedule = Schedule::new(start, rate, length);
+        let Load { rate, length, patience, within } = *load;
         let setup = Setup {
             ways: self.ways.clone(),
             questions: messages.clone(),
-            schedule,
             queues: self.queues,
             sent: self.sent,
+            timeout: patience,
+            within,
         };
         let device = self.device.take().expect("one load has ended before the next one begins");
-        let mut gun = Gun::new(device, setup, start);
-        std::thread::sleep(std::time::Duration::from_nanos(start.since(self.clock.now()).as_nanos()));
+        let mut gun = Gun::new(device, setup, self.clock.now());
+        // All memory is made: nothing is late for that.
+        let start = self.clock.now();
+        gun.begin(Schedule::new(start, rate, length), start);
         let sent_until = self.send(&mut gun, start + length, &mut live)?;
+        gun.tally().end_sending(sent_until);
         let deadline = self.clock.now() + patience;
         while gun.under_way() > 0 && self.clock.now() < deadline && !self.is_stopped() {
             let now = self.clock.now();
+            gun.end_seconds(now);
             if gun.turn(now).was_idle() {
                 sleep(gun.device(), now, Duration::from_millis(1))?;
             }
@@ -128,7 +131,7 @@ impl Range {
                 return Ok(now);
             }
             was_busy = !turn.was_idle();
-            if let Some(second) = gun.tally().end_seconds(now) {
+            if let Some(second) = gun.end_seconds(now) {
                 live.show(second);
             }
             if turn.was_idle() {

@@ -36,7 +36,7 @@ use anyhow::{Context, ensure};
 use clap::Subcommand;
 use clock::Duration;
 use gun::Questions;
-use gun::knee::{Knee, Rates};
+use gun::knee::Knee;
 use gun::streams::{Quic, Speech};
 use rustls::pki_types::ServerName;
 
@@ -98,9 +98,11 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
 fn dns(options: &Dns) -> anyhow::Result<ExitCode> {
     let server = options.server();
     target::check(server.ip(), options.reports.yes_i_own_it)?;
-    let questions = options.questions()?;
+    let seed = options.seed();
+    let questions = options.questions(seed)?;
     let mut report = Report::begin("gun dns", server, options.subject());
     (report.questions, report.ports) = (questions.len(), options.origin.ports.into());
+    report.seed = Some(seed);
     let stop = stop_by_signal()?;
     let mut fire: Box<dyn Fire> = if options.transport == Transport::Udp {
         Box::new(over_udp(options.server(), &options.origin, questions, &mut report, stop)?)
@@ -166,6 +168,7 @@ fn over_connections(
     };
     connect::raise_limit(options.origin.ports.into())?;
     report.transport = Some(transport.to_owned());
+    report.pipeline = Some(options.pipeline.into());
     report.device = format!("DNS over {}, kernel sockets", transport.to_uppercase());
     Ok(StreamRange {
         target: Target { address: server, kind },
@@ -174,7 +177,7 @@ fn over_connections(
         pipeline: options.pipeline.into(),
         is_kept: true,
         timeout: options.timeout,
-        within: options.search.within(),
+        asked: 0,
         stop,
     })
 }
@@ -190,6 +193,7 @@ fn http(options: &Http) -> anyhow::Result<ExitCode> {
     report.ports = options.connections.into();
     let version = HttpVersion::of(options);
     report.transport = Some(format!("http/{}", version.number()));
+    report.pipeline = Some(options.pipeline.into());
     let certificates = &options.certificates;
     let target = url.target(addresses[0], certificates, version)?;
     let over = if matches!(target.kind, Kind::Tls(_)) { "TLS, " } else { "" };
@@ -202,7 +206,7 @@ fn http(options: &Http) -> anyhow::Result<ExitCode> {
         pipeline: options.pipeline.into(),
         is_kept: !options.close,
         timeout: options.timeout,
-        within: options.search.within(),
+        asked: 0,
         stop: stop_by_signal()?,
     };
     let plan = Plan { rate: options.rate, search: &options.search, patience: options.timeout * 2 };
@@ -249,23 +253,34 @@ fn measure(
         report.knee = Some(find_knee(fire, plan, report)?);
     } else {
         let rate = plan.rate.unwrap_or(0);
-        let load = Load { rate, length: plan.search.duration, patience: plan.patience };
-        report.loads.push(fire.fire(&load, text::Live::new(rate))?);
+        report.loads.push(fire.fire(&plan.load(rate, plan.search.duration), text::Live::new(rate))?);
     }
     finish(report, reports)
 }
 
+impl Plan<'_> {
+    fn load(&self, rate: u32, length: Duration) -> Load {
+        Load { rate, length, patience: self.patience, within: self.search.within() }
+    }
+}
+
 fn find_knee(fire: &mut dyn Fire, plan: &Plan<'_>, report: &mut Report) -> anyhow::Result<Found> {
     let mut knee = Knee::search(plan.rate.unwrap_or(FIRST_RATE), PRECISION);
-    while let Some(rate) = knee.next_load().filter(|_| !fire.is_stopped()) {
-        let load = Load { rate, length: plan.search.step, patience: plan.patience };
-        let summary = fire.fire(&load, text::Live::silent())?;
-        let rates = Rates { sent: summary.due_rate() as u64, answered: summary.in_time_rate() as u64 };
-        let verdict = knee.on_run(rates);
-        text::step(&summary, verdict, report.words());
+    while let Some(rate) = knee.next_load() {
+        if fire.is_stopped() {
+            knee.stop();
+            break;
+        }
+        let summary = fire.fire(&plan.load(rate, plan.search.step), text::Live::silent())?;
+        // A load that was cut short says nothing.
+        if !fire.is_stopped() {
+            let verdict = summary.verdict();
+            knee.on_verdict(verdict);
+            text::step(&summary, verdict, report.words());
+        }
         report.loads.push(summary);
     }
-    Ok(Found { carried: knee.carried(), limit: knee.limit().to_string() })
+    Ok(Found::of(&knee, report))
 }
 
 /// Writes the reports.
@@ -281,7 +296,11 @@ fn finish(report: &Report, reports: &Reports) -> anyhow::Result<ExitCode> {
             report.loads.last().and_then(streams::reason).map_or(String::new(), |why| format!(": {why}"));
         output::complain!("sidestep gun: {} answered nothing{why}", report.server);
     }
-    Ok(if answered { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let wrong = report.wrong_answers();
+    for line in &wrong {
+        output::complain!("sidestep gun: {}: {line}", report.server);
+    }
+    Ok(if answered && wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn save(report: &Report, reports: &Reports) -> anyhow::Result<()> {
@@ -313,4 +332,46 @@ fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
         return Ok(());
     }
     std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use gun::{Summary, Tally};
+
+    use super::*;
+
+    /// A server that answers everything; the user has had enough in the second load.
+    struct Patience {
+        loads: u32,
+    }
+
+    impl Fire for Patience {
+        fn is_stopped(&self) -> bool {
+            self.loads > 1
+        }
+
+        fn fire(&mut self, load: &Load, _: text::Live) -> anyhow::Result<Summary> {
+            self.loads += 1;
+            let mut summary = Tally::new(clock::Instant::ZERO).summary(load.rate, load.length, 0);
+            let answers = u64::from(load.rate);
+            (summary.length_s, summary.counts.sent, summary.counts.in_time) = (1.0, answers, answers);
+            Ok(summary)
+        }
+    }
+
+    #[derive(Parser)]
+    struct Words {
+        #[command(flatten)]
+        search: Search,
+    }
+
+    #[test]
+    fn a_load_of_a_search_that_is_cut_short_is_not_judged() {
+        let search = Words::parse_from(["gun", "--find-knee"]).search;
+        let plan = Plan { rate: Some(300), search: &search, patience: Duration::ZERO };
+        let mut report = Report::default();
+        let found = find_knee(&mut Patience { loads: 0 }, &plan, &mut report).unwrap();
+        assert_eq!((found.carried, &found.limit[..], report.loads.len()), (Some(300), "stopped", 2));
+    }
 }

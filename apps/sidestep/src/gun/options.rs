@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::hash::{BuildHasher, Hasher};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,13 +40,13 @@ pub(crate) struct Search {
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time)]
     pub(crate) step: Duration,
 
-    /// In the search, an answer over a connection that takes longer counts as none.
+    /// In the search, an answer that takes longer from when its question was due counts as none.
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = time)]
     within: Duration,
 }
 
 impl Search {
-    /// What an answer over a connection may take to count.
+    /// What an answer may take to count.
     pub(crate) fn within(&self) -> Duration {
         if self.find_knee { self.within } else { Duration::MAX }
     }
@@ -216,7 +217,7 @@ pub(crate) struct Dns {
     #[command(flatten)]
     pub(crate) search: Search,
 
-    /// How long to wait for an answer.
+    /// How long to wait for an answer: later ones count as none.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
     pub(crate) timeout: Duration,
 
@@ -255,9 +256,9 @@ pub(crate) struct Dns {
     #[arg(long, value_name = "OCTETS", value_parser = clap::value_parser!(u16).range(512..))]
     payload: Option<u16>,
 
-    /// Repeat chance: the same seed asks the same questions in the same order.
-    #[arg(long, value_name = "NUMBER", default_value = "1")]
-    seed: u64,
+    /// Repeat chance: the same seed asks the same questions in the same order [default: another one each time; the report has it].
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
 
     #[command(flatten)]
     pub(crate) reports: Reports,
@@ -284,7 +285,7 @@ pub(crate) struct Udp {
     #[command(flatten)]
     pub(crate) search: Search,
 
-    /// How long to wait for an answer.
+    /// How long to wait for an answer: later ones count as none.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
     pub(crate) timeout: Duration,
 
@@ -416,7 +417,14 @@ pub(crate) struct Compare {
 }
 
 impl Dns {
-    pub(crate) fn questions(&self) -> anyhow::Result<Questions> {
+    /// The seed that was given, or a new one.
+    pub(crate) fn seed(&self) -> u64 {
+        // By the hash of nothing with the system's random keys. Half of it is enough, and short to type.
+        let random = || std::hash::RandomState::new().build_hasher().finish() >> 32;
+        self.seed.unwrap_or_else(random)
+    }
+
+    pub(crate) fn questions(&self, seed: u64) -> anyhow::Result<Questions> {
         let (text, origin) = match &self.names {
             None => (self.name.clone(), "--name".to_owned()),
             Some(path) if path.as_os_str() == "-" => {
@@ -431,7 +439,7 @@ impl Dns {
         let cookie = self.cookie.as_ref().map_or_else(Vec::new, |cookie| cookie.0.clone());
         let manner = Manner { payload, dnssec, recursion, subnets: self.subnets.clone(), cookie };
         let questions = Questions::read(&text, self.rtype).context(origin)?;
-        Ok(questions.in_order(self.order, self.seed).in_manner(&manner))
+        Ok(questions.in_order(self.order, seed).in_manner(&manner))
     }
 
     /// What is asked, for people.

@@ -3,7 +3,12 @@
 use std::net::SocketAddr;
 
 use gun::Summary;
+use gun::knee::{Knee, Limit, Verdict};
+use gun::streams::Fault;
+use gun::summary::Counts;
 use serde::{Deserialize, Serialize};
+
+use super::text::count;
 
 /// What `--json` writes. A field is never given another meaning; new ones may come.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -23,6 +28,12 @@ pub(crate) struct Report {
     /// What carried it, if not UDP: `tcp`, `tls`, `https`, `http/1.1`, `http/2`.
     #[serde(default)]
     pub(crate) transport: Option<String>,
+    /// Requests that may be under way on a connection.
+    #[serde(default)]
+    pub(crate) pipeline: Option<u32>,
+    /// What chance came from, of `gun dns`: `--seed` repeats it.
+    #[serde(default)]
+    pub(crate) seed: Option<u64>,
     pub(crate) loads: Vec<Summary>,
     /// If it was searched.
     pub(crate) knee: Option<Found>,
@@ -45,8 +56,47 @@ pub(crate) struct Held {
 pub(crate) struct Found {
     /// The largest load that was carried, in questions a second.
     pub(crate) carried: Option<u32>,
-    /// What keeps it there: `server` or `generator`.
+    /// What keeps it there: `server`, `generator`, `connections` or `answers`; or `stopped`, if the search was.
     pub(crate) limit: String,
+    /// The same in words. Older reports do not have it.
+    #[serde(default)]
+    pub(crate) why: Option<String>,
+}
+
+impl Found {
+    /// What a search has found, whose loads are in `report`.
+    pub(crate) fn of(knee: &Knee, report: &Report) -> Found {
+        let (carried, limit) = (knee.carried(), knee.limit());
+        Found { carried, limit: limit.to_string(), why: Some(why(limit, report)) }
+    }
+
+    /// For people: the rate, and what keeps it there.
+    pub(crate) fn text(&self, words: Words) -> String {
+        let carried = match self.carried {
+            Some(rate) => format!("{} {}/s", count(rate.into()), words.requests),
+            None => "none: no load was carried".to_owned(),
+        };
+        let why = self.why.clone().unwrap_or_else(|| format!("what limits it is the {}", self.limit));
+        format!("{carried}; {why}")
+    }
+}
+
+fn why(limit: Limit, report: &Report) -> String {
+    match limit {
+        Limit::Server => "what limits it is the server".to_owned(),
+        Limit::Generator => {
+            let is_meant = |load: &&Summary| load.verdict() == Verdict::NotOffered;
+            let load = report.loads.iter().rev().find(is_meant);
+            let why = load.and_then(|load| load.bottleneck.as_ref());
+            let why = why.map_or(String::new(), |why| format!(": {why}"));
+            format!("what limits it is the generator{why}")
+        }
+        Limit::Connections => {
+            format!("{} are all busy: with more the server may carry more", report.connections())
+        }
+        Limit::Answers => "beyond, too many answers are to other questions than were asked".to_owned(),
+        Limit::Stopped => "the search was stopped".to_owned(),
+    }
 }
 
 /// Words for what a report counts.
@@ -85,10 +135,93 @@ impl Report {
         }
     }
 
+    /// Its connections, in words.
+    pub(crate) fn connections(&self) -> String {
+        let (connections, requests) = (self.ports, self.words().requests);
+        match self.pipeline {
+            Some(pipeline @ 2..) => format!("the {connections} connections with {pipeline} {requests} each"),
+            _ => format!("the {connections} connections"),
+        }
+    }
+
+    /// What is wrong with answers, each in a line: such loads say nothing of a server that works.
+    pub(crate) fn wrong_answers(&self) -> Vec<String> {
+        let sum = |count: fn(&Counts) -> u64| self.loads.iter().map(|load| count(&load.counts)).sum::<u64>();
+        let (mismatched, compared) = (sum(|it| it.mismatched), sum(|it| it.compared));
+        let (all, malformed) = (sum(|it| it.answered) + mismatched, sum(|it| it.malformed));
+        let fault = Fault::NotTheProtocol.name();
+        let strange: u64 = self.loads.iter().filter_map(|load| load.faults.get(fault)).sum();
+        let mut lines = Vec::new();
+        if mismatched > 0 {
+            let about = (all as f64 * mismatched as f64 / compared.max(mismatched) as f64).round();
+            lines.push(format!(
+                "{mismatched} of the {compared} answers that were compared are to another question than was asked: about {about} of all {all}"
+            ));
+        }
+        if malformed > 0 {
+            lines.push(format!("{malformed} answers are malformed"));
+        }
+        if strange > 0 {
+            lines.push(format!("{strange} {fault}"));
+        }
+        lines
+    }
+
     /// The load that tells most: the one at the knee, else the last one.
     pub(crate) fn telling(&self) -> Option<&Summary> {
         let carried = self.knee.as_ref().and_then(|knee| knee.carried);
         let at_knee = self.loads.iter().rev().find(|load| Some(load.offered) == carried);
         at_knee.or(self.loads.last())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gun::Tally;
+
+    use super::*;
+
+    /// A report of a load of DNS of which this was counted.
+    fn report(counts: Counts) -> Report {
+        let mut load = Tally::new(clock::Instant::ZERO).summary(0, clock::Duration::from_secs(1), 0);
+        load.counts = counts;
+        Report { kind: "gun dns".to_owned(), ports: 64, loads: vec![load], ..Report::default() }
+    }
+
+    #[test]
+    fn answers_that_do_not_match_are_told_of_all_though_a_sample_was_compared() {
+        let counts = Counts { answered: 9_961, mismatched: 39, compared: 156, ..Counts::default() };
+        let expected = "39 of the 156 answers that were compared are to another question than was asked: about 2500 of all 10000";
+        assert_eq!(report(counts).wrong_answers(), [expected]);
+        assert_eq!(report(Counts { answered: 5, ..Counts::default() }).wrong_answers(), [""; 0]);
+    }
+
+    #[test]
+    fn answers_that_are_none_are_told() {
+        let mut report = report(Counts { malformed: 3, ..Counts::default() });
+        report.loads[0].faults.insert("answers that are not in the protocol".to_owned(), 2);
+        let expected = ["3 answers are malformed", "2 answers that are not in the protocol"];
+        assert_eq!(report.wrong_answers(), expected);
+    }
+
+    #[test]
+    fn a_knee_says_what_keeps_it_there() {
+        let mut report = report(Counts { sent: 50, answered: 50, ..Counts::default() });
+        (report.transport, report.pipeline) = (Some("tcp".to_owned()), Some(16));
+        report.loads[0].offered = 1000;
+        report.loads[0].bottleneck = Some("it sent 5 % of what it was to send".to_owned());
+        let said = |limit| why(limit, &report);
+        assert_eq!(
+            said(Limit::Generator),
+            "what limits it is the generator: it sent 5 % of what it was to send"
+        );
+        assert_eq!(
+            said(Limit::Connections),
+            "the 64 connections with 16 questions each are all busy: with more the server may carry more"
+        );
+        let mut knee = Knee::search(1000, 1.05);
+        knee.stop();
+        let found = Found::of(&knee, &report).text(report.words());
+        assert_eq!(found, "none: no load was carried; the search was stopped");
     }
 }

@@ -25,7 +25,8 @@ pub(crate) struct StreamRange {
     pub(crate) pipeline: usize,
     pub(crate) is_kept: bool,
     pub(crate) timeout: Duration,
-    pub(crate) within: Duration,
+    /// Questions of DNS that earlier loads have asked.
+    pub(crate) asked: u64,
     /// Set when the load is to end.
     pub(crate) stop: Arc<AtomicBool>,
 }
@@ -43,7 +44,8 @@ impl Fire for StreamRange {
             pipeline: self.pipeline,
             is_kept: self.is_kept,
             timeout: self.timeout,
-            within: self.within,
+            within: load.within,
+            asked: self.asked,
         };
         let streams = Streams::new(setup, clock.now());
         let buffer = vec![0; READ_MAX];
@@ -57,9 +59,11 @@ impl Fire for StreamRange {
         };
         driver.streams.begin(pace, start);
         let sent_until = driver.send(end, &self.stop, &mut live)?;
+        driver.streams.tally().end_sending(sent_until);
         driver.wait_for_answers(load.patience, &self.stop)?;
         live.end();
         driver.end();
+        self.asked = driver.streams.asked();
         Ok(driver.streams.finish(load.rate, sent_until.since(start)))
     }
 }
@@ -104,6 +108,7 @@ impl Driver<'_> {
         self.act(0);
         while self.streams.has_requests() && self.clock.now() < deadline && !stop.load(Ordering::Relaxed) {
             let count = self.sockets.sleep(Duration::from_millis(5))?;
+            self.streams.tally().end_seconds(self.clock.now());
             self.act(count);
         }
         Ok(())

@@ -1,12 +1,11 @@
 //! For the terminal.
 
-use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
 
 use dns_wire::Rcode;
 use gun::Summary;
 use gun::knee::Verdict;
-use gun::tally::{Percentiles, Second};
+use gun::summary::{Percentiles, Second};
 
 use super::report::{Report, Words};
 use crate::output::complain;
@@ -66,48 +65,43 @@ fn plot(rates: &[u64], most: u64) -> String {
 pub(crate) fn begin(report: &Report) {
     let Report { server, subject, questions, device, ports, .. } = report;
     let what = if *questions == 1 { subject.clone() } else { format!("{subject}, {questions} questions") };
-    complain!("{server}: {what}; {ports} {}, {device}", report.words().places);
+    let seed = report.seed.map_or(String::new(), |seed| format!("; seed {seed}"));
+    complain!("{server}: {what}; {ports} {}, {device}{seed}", report.words().places);
 }
 
 /// A step of the search for the knee.
 pub(crate) fn step(load: &Summary, verdict: Verdict, words: Words) {
-    let said = match verdict {
-        Verdict::Carried => "carried",
-        Verdict::TooMuch => "too much",
-        Verdict::NotOffered => "more than can be sent",
+    let said = match (verdict, &load.bottleneck) {
+        (Verdict::Carried, _) => "carried".to_owned(),
+        (Verdict::TooMuch, _) => "too much".to_owned(),
+        (Verdict::Wrong, _) => "answers to other questions".to_owned(),
+        (Verdict::NoRoom, _) => "all connections are busy".to_owned(),
+        (Verdict::NotOffered, None) => "more than can be sent".to_owned(),
+        (Verdict::NotOffered, Some(why)) => format!("the generator was the bottleneck: {why}"),
     };
     complain!(
-        "  {} {}/s: {:.2} % answered, p99 {}: {said}",
+        "  {} {}/s: {:.2} % answered in time, p99 {}: {said}",
         count(load.offered.into()),
         words.requests,
-        part(load),
+        part(load, load.counts.in_time),
         time(load.latency_us.p99)
     );
 }
 
-/// Hundredths of what was due that were answered.
-fn part(load: &Summary) -> f64 {
-    100.0 * load.counts.answered as f64 / (load.counts.sent + load.counts.unsent).max(1) as f64
+/// So many answers as hundredths of what was due.
+fn part(load: &Summary, answers: u64) -> f64 {
+    100.0 * answers as f64 / (load.counts.sent + load.counts.unsent).max(1) as f64
 }
 
 pub(crate) fn end(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
     let words = report.words();
     if let Some(knee) = &report.knee {
-        match knee.carried {
-            Some(rate) => writeln!(
-                out,
-                "knee      {} {}/s; what limits it is the {}",
-                count(rate.into()),
-                words.requests,
-                knee.limit
-            )?,
-            None => writeln!(out, "knee      none: no load was carried")?,
-        }
+        writeln!(out, "knee      {}", knee.text(words))?;
     }
     let Some(load) = report.telling() else { return Ok(()) };
     let counts = &load.counts;
     writeln!(out, "{:<9} {} ({})", words.sent, counts.sent, sent_rate(load))?;
-    let (part, rate) = (part(load), count(load.answered_rate()));
+    let (part, rate) = (part(load, counts.answered), count(load.answered_rate()));
     writeln!(out, "{:<9} {} ({part:.2} %, {rate}/s)", words.answered, counts.answered)?;
     match &report.held {
         None if report.kind == "gun udp" => {}
@@ -115,20 +109,29 @@ pub(crate) fn end(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
         Some(held) => writeln!(out, "held      {} at most, {} at the end", held.most, held.end)?,
     }
     if report.kind == "gun http" {
-        writeln!(out, "octets    {} ({}/s)", counts.octets, count(counts.octets as f64 / load.length_s))?;
+        writeln!(out, "octets    {} ({}/s)", counts.octets, count(load.octet_rate()))?;
     }
     if let Some(faults) = faults(load) {
         writeln!(out, "faults    {faults}")?;
     }
     writeln!(out, "latency   {}", times(&load.latency_us))?;
     if load.offered > 0 {
-        writeln!(out, "sent late {}", times(&load.lag_us))?;
+        writeln!(out, "sent late {}", times(load.sent_late_us()))?;
+    }
+    if load.is_full() {
+        writeln!(out, "{}", busy_connections(load, report))?;
     }
     match &load.bottleneck {
         Some(why) => writeln!(out, "generator was the bottleneck: {why}")?,
         None => writeln!(out, "generator had {:.0} % of its core to spare", 100.0 * load.spare)?,
     }
     Ok(())
+}
+
+/// What kept requests waiting.
+pub(super) fn busy_connections(load: &Summary, report: &Report) -> String {
+    let (connections, part) = (report.connections(), 100.0 * load.connections_busy);
+    format!("{connections} were all busy for {part:.0} % of the time: {} waited", report.words().requests)
 }
 
 fn sent_rate(load: &Summary) -> String {
@@ -139,34 +142,43 @@ fn sent_rate(load: &Summary) -> String {
 }
 
 fn codes(load: &Summary, report: &Report) -> String {
+    let codes: Vec<String> =
+        named_codes(load, report).iter().map(|(name, times)| format!("{name} {times}")).collect();
+    if codes.is_empty() { "none".to_owned() } else { codes.join(", ") }
+}
+
+/// Answers by response code.
+pub(super) fn named_codes(load: &Summary, report: &Report) -> Vec<(String, u64)> {
     let is_dns = report.kind == "gun dns";
     let name = |code: u16| {
         let rcode = Rcode::ALL.into_iter().find(|known| is_dns && *known as u16 == code);
         rcode.map_or_else(|| code.to_string(), |known| known.name().to_owned())
     };
-    let codes: Vec<String> =
-        load.rcodes.iter().map(|(code, times)| format!("{} {times}", name(*code))).collect();
-    if codes.is_empty() { "none".to_owned() } else { codes.join(", ") }
+    load.rcodes.iter().map(|(code, times)| (name(*code), *times)).collect()
 }
 
 /// What should not have happened.
 fn faults(load: &Summary) -> Option<String> {
+    let what_and_how_often = named_faults(load);
+    let faults: Vec<String> =
+        what_and_how_often.iter().map(|(what, times)| format!("{times} {what}")).collect();
+    (!faults.is_empty()).then(|| faults.join(", "))
+}
+
+/// The same by name, those alone that have happened.
+pub(super) fn named_faults(load: &Summary) -> Vec<(String, u64)> {
     let counts = &load.counts;
     let named = [
-        (load.lost, "lost"),
-        (counts.unsent, "of them never sent"),
-        (counts.truncated, "cut"),
-        (counts.mismatched, "to another question"),
-        (counts.unexpected, "late or doubled"),
-        (counts.malformed, "malformed"),
-        (counts.refused, "refused by the system"),
+        ("lost".to_owned(), load.lost),
+        ("of them never sent".to_owned(), counts.unsent),
+        ("cut".to_owned(), counts.truncated),
+        (format!("to another question, of {} compared", counts.compared), counts.mismatched),
+        ("late or doubled".to_owned(), counts.unexpected),
+        ("malformed".to_owned(), counts.malformed),
+        ("refused by the system".to_owned(), counts.refused),
     ];
-    let mut text = String::new();
-    let of_connections = load.faults.iter().map(|(what, times)| (*times, &what[..]));
-    for (times, what) in named.into_iter().chain(of_connections).filter(|(times, _)| *times > 0) {
-        let _ = write!(text, "{}{times} {what}", if text.is_empty() { "" } else { ", " });
-    }
-    (!text.is_empty()).then_some(text)
+    let of_connections = load.faults.iter().map(|(what, times)| (what.clone(), *times));
+    named.into_iter().chain(of_connections).filter(|(_, times)| *times > 0).collect()
 }
 
 fn times(times: &Percentiles) -> String {
@@ -190,12 +202,16 @@ pub(crate) fn compare(first: &Report, second: &Report, out: &mut dyn Write) -> a
     writeln!(out, "{:<22}{:>18}{:>18}", "began", began(first), began(second))?;
     let carried = |report: &Report| report.knee.as_ref().and_then(|knee| knee.carried).map_or(0.0, f64::from);
     let requests = first.words().requests;
+    let wrong = |load: &Summary| 100.0 * load.counts.wrong_share();
     let (knee, offered) = (format!("knee, {requests}/s"), format!("offered, {requests}/s"));
-    let figures: [(&str, f64, f64); 9] = [
+    let figures: [(&str, f64, f64); 12] = [
         (&knee, carried(first), carried(second)),
         (&offered, one.offered.into(), other.offered.into()),
         ("answered, a second", one.answered_rate(), other.answered_rate()),
         ("lost", one.lost as f64, other.lost as f64),
+        ("error codes", one.counts.errors as f64, other.counts.errors as f64),
+        ("to another question, %", wrong(one), wrong(other)),
+        ("malformed", one.counts.malformed as f64, other.counts.malformed as f64),
         ("latency p50, us", one.latency_us.p50, other.latency_us.p50),
         ("latency p90, us", one.latency_us.p90, other.latency_us.p90),
         ("latency p99, us", one.latency_us.p99, other.latency_us.p99),

@@ -35,8 +35,7 @@ impl Backlog {
         self.0.is_empty()
     }
 
-    #[cfg(test)]
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 

@@ -4,7 +4,7 @@ use clock::Instant;
 
 use super::backlog::Backlog;
 use super::fault::Fault;
-use crate::answer::{AnswerHeader, is_looked_at};
+use crate::answer::{AnswerHeader, Sample};
 use crate::questions::Questions;
 use crate::tally::Tally;
 
@@ -104,17 +104,17 @@ impl Lateness {
 pub(crate) struct Asked {
     /// For DNS.
     pub(crate) questions: Option<Questions>,
-    /// Questions that were begun.
+    /// Questions that were begun, by earlier loads too.
     pub(crate) number: u64,
 }
 
 impl Asked {
     /// The next question, with its number.
     pub(crate) fn next(&mut self) -> Option<Question> {
-        let questions = self.questions.as_mut()?;
+        let questions = self.questions.as_ref()?;
         let number = self.number;
         self.number += 1;
-        Some(Question { index: questions.pick(), number })
+        Some(Question { index: questions.pick(number), number })
     }
 }
 
@@ -132,6 +132,8 @@ pub(crate) struct Heard<'l> {
     pub(crate) now: Instant,
     pub(crate) tally: &'l mut Tally,
     pub(crate) questions: Option<&'l Questions>,
+    /// Which answers of DNS are compared with their questions.
+    pub(crate) sample: Sample,
     pub(crate) backlog: &'l mut Backlog,
 }
 
@@ -152,10 +154,11 @@ impl Heard<'_> {
             self.tally.counts_mut().unexpected += 1;
             return;
         };
-        let repeats = |questions: &Questions| questions.is_repeated(question.index, question.number, message);
-        if is_looked_at(question.number) && !self.questions.is_some_and(repeats) {
-            self.tally.counts_mut().mismatched += 1;
-            return;
+        if self.sample.has(question.number) {
+            let repeats = |it: &Questions| it.is_repeated(question.index, question.number, message);
+            if !self.tally.on_compared(times.due, self.questions.is_some_and(repeats)) {
+                return;
+            }
         }
         self.answered(times, header.rcode(), message.len() as u64);
         self.tally.counts_mut().truncated += u64::from(header.is_cut());

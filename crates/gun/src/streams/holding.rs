@@ -4,7 +4,8 @@ use clock::{Duration, Instant};
 
 use super::fault::Fault;
 use crate::schedule::Schedule;
-use crate::tally::{Summary, Tally};
+use crate::summary::Summary;
+use crate::tally::Tally;
 
 /// Connections of a load, by number from 0 on in the order in which they are opened.
 pub struct Holding {

@@ -14,9 +14,11 @@ use super::http2::Http2;
 use super::http3::Http3;
 use super::quic::Quic;
 use super::request::HttpRequest;
+use crate::answer::Sample;
 use crate::questions::Questions;
 use crate::schedule::Schedule;
-use crate::tally::{Summary, Tally};
+use crate::summary::Summary;
+use crate::tally::Tally;
 
 /// Before a connection is opened in the place of one that failed or that brought no answer.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -37,6 +39,8 @@ pub struct Setup {
     pub timeout: Duration,
     /// Answers that take longer from when they were due are not counted as being in time.
     pub within: Duration,
+    /// Questions of DNS that earlier loads have asked: this one goes on with the next.
+    pub asked: u64,
 }
 
 /// What is said on connections.
@@ -80,6 +84,7 @@ pub struct Streams {
     within: Duration,
     /// `None` before the load begins.
     pace: Option<Pace>,
+    sample: Sample,
     places: Vec<Place>,
     /// Places without a connection: at once, or from then on.
     idle: VecDeque<usize>,
@@ -95,6 +100,14 @@ pub struct Streams {
     /// Requests that were due.
     taken: u64,
     next_sweep: Instant,
+    looks: Looks,
+}
+
+/// How often it looked at its connections while requests were due, and how often all of them were busy.
+#[derive(Clone, Copy, Debug, Default)]
+struct Looks {
+    all: u32,
+    busy: u32,
 }
 
 /// Room for one connection.
@@ -143,6 +156,7 @@ impl Streams {
             timeout: setup.timeout,
             within: setup.within,
             pace: None,
+            sample: Sample::of_any(),
             places: std::iter::repeat_with(place).take(setup.connections).collect(),
             idle: (0..setup.connections).collect(),
             paused: VecDeque::new(),
@@ -150,15 +164,20 @@ impl Streams {
             changed: VecDeque::new(),
             wakes: BTreeSet::new(),
             backlog: Backlog::default(),
-            asked: Asked { questions, number: 0 },
+            asked: Asked { questions, number: setup.asked },
             tally: Tally::new(now),
             taken: 0,
             next_sweep: now,
+            looks: Looks::default(),
         }
     }
 
     /// Requests are due from now on.
     pub fn begin(&mut self, pace: Pace, now: Instant) {
+        self.sample = match &pace {
+            Pace::Open(schedule) => Sample::of_rate(schedule.rate()),
+            Pace::Closed(_) => Sample::of_any(),
+        };
         self.pace = Some(pace);
         self.tally.begin(now, self.within);
     }
@@ -166,6 +185,11 @@ impl Streams {
     /// What is counted so far.
     pub fn tally(&mut self) -> &mut Tally {
         &mut self.tally
+    }
+
+    /// Questions of DNS that were asked, with those of earlier loads.
+    pub fn asked(&self) -> u64 {
+        self.asked.number
     }
 
     /// Whether connections are being opened.
@@ -195,11 +219,21 @@ impl Streams {
     pub fn turn(&mut self, now: Instant) {
         self.take_due(now);
         self.wake(now);
-        if now >= self.next_sweep {
+        let is_sweep_due = now >= self.next_sweep;
+        if is_sweep_due {
             self.next_sweep = now + SWEEP_EVERY;
             self.sweep(now);
         }
         self.dispatch(now);
+        if is_sweep_due && self.next_due().is_some() {
+            self.looks.all += 1;
+            self.looks.busy += u32::from(self.is_full());
+        }
+    }
+
+    /// Whether requests wait because each connection has as many as it may have.
+    fn is_full(&self) -> bool {
+        self.backlog.len() > self.idle.len() && self.places.iter().all(Place::is_used)
     }
 
     /// Wakes the connections that wanted to be woken by now.
@@ -226,6 +260,7 @@ impl Streams {
         let is_due = matches!(self.pace, Some(Pace::Closed(until)) if now < until);
         if waiting.is_none() && is_due {
             self.taken += 1;
+            self.tally.on_taken(now, now);
             return Some(now);
         }
         waiting
@@ -247,7 +282,7 @@ impl Streams {
     fn begin_on(&mut self, number: usize, due: Instant, begun: Instant) {
         let State::Open(conversation) = &mut self.places[number].state else { return };
         conversation.begin(Times { due, begun }, &mut self.asked);
-        self.tally.on_begun();
+        self.tally.on_begun(due, begun);
         self.note_wake(number);
         self.mark_changed(number);
     }
@@ -361,7 +396,8 @@ impl Streams {
         let State::Open(conversation) = &mut place.state else { return };
         let answered = self.tally.counts().answered;
         let questions = self.asked.questions.as_ref();
-        let mut heard = Heard { now, tally: &mut self.tally, questions, backlog: &mut self.backlog };
+        let (tally, backlog, sample) = (&mut self.tally, &mut self.backlog, self.sample);
+        let mut heard = Heard { now, tally, questions, sample, backlog };
         let end = event(conversation.as_mut(), &mut heard);
         let has_output = conversation.has_output();
         place.has_answered |= self.tally.counts().answered > answered;
@@ -464,7 +500,9 @@ impl Streams {
         let counts = self.tally.counts_mut();
         counts.unsent = taken - counts.sent;
         let lost = taken - counts.answered - counts.mismatched;
-        self.tally.summary(offered, length, lost)
+        let mut summary = self.tally.summary(offered, length, lost);
+        summary.connections_busy = f64::from(self.looks.busy) / f64::from(self.looks.all.max(1));
+        summary
     }
 }
 
@@ -474,6 +512,14 @@ impl Place {
             State::Dialling(..) => true,
             State::Open(conversation) => conversation.is_opening(),
             State::Free | State::Over(_) => false,
+        }
+    }
+
+    /// Whether it has requests, or is free since its connection ended as it may.
+    fn is_used(&self) -> bool {
+        match &self.state {
+            State::Open(_) | State::Dialling(..) => self.requests() > 0,
+            State::Free | State::Over(_) => !self.has_failed,
         }
     }
 
