@@ -156,6 +156,12 @@ impl<D: Device, M: Messages> Gun<D, M> {
         Turn { sent: self.send(now), received }
     }
 
+    /// Takes in what has come, and sends what was made already: the load is over.
+    pub fn wait(&mut self, now: Instant) -> Turn {
+        let received = self.receive(now);
+        Turn { sent: self.send(now), received }
+    }
+
     /// What came of it, in `length` of sending, which [`Tally::end_sending`] has ended; the device, which may be used again; and how many questions its ports have sent.
     pub fn finish(mut self, offered: u32, length: Duration) -> (Summary, D, u64) {
         let unsent = self.leaving.len() as u64;

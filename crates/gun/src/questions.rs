@@ -223,8 +223,11 @@ impl Questions {
         Some(message.len())
     }
 
-    /// Whether an answer repeats this question, in whatever case.
+    /// Whether an answer repeats this question, in whatever case. Errors need have none.
     pub fn is_repeated(&self, question: u32, number: u64, answer: &[u8]) -> bool {
+        if is_bare_error(answer) {
+            return true;
+        }
         let entry = self.names.entries[question as usize];
         let own = self.octets(entry);
         let Some(echoed) = answer.get(HEADER_LEN..HEADER_LEN + own.len()) else { return false };
@@ -338,7 +341,12 @@ fn zipf(count: usize, power: f64) -> Vec<u64> {
 }
 
 /// A number that looks like chance's ("SplitMix64", 2014).
-fn mix(state: u64) -> u64 {
+/// Whether an answer has no question, and a code that is neither NOERROR nor NXDOMAIN.
+fn is_bare_error(answer: &[u8]) -> bool {
+    matches!(answer.first_chunk(), Some([_, _, _, codes, 0, 0]) if ![0, 3].contains(&(codes & 0xf)))
+}
+
+pub(crate) fn mix(state: u64) -> u64 {
     let mut mixed = state.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -362,6 +370,14 @@ mod tests {
         let query = Query::parse(&room[..len]).unwrap();
         assert!(questions.is_repeated(question, number, &room[..len]));
         (query.qname(&room).to_string(), query.qtype, query)
+    }
+
+    #[test]
+    fn errors_need_not_repeat_the_question_and_answers_have_to() {
+        let of = |code: u8, questions: u8| is_bare_error(&[0, 7, 0x80, code, 0, questions, 0, 0, 0, 0, 0, 0]);
+        let [no_error, server_failure, no_such_name, refused] = [0, 2, 3, 5];
+        assert!(of(refused, 0) && of(server_failure, 0));
+        assert!(!of(refused, 1) && !of(no_error, 0) && !of(no_such_name, 0));
     }
 
     #[test]

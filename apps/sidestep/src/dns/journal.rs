@@ -13,6 +13,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use anyhow::Context;
 use dns_transfer::Difference;
@@ -51,22 +52,45 @@ fn append_to(path: &Path, differences: &[Arc<Difference>]) -> io::Result<u64> {
 /// The differences in the journal of the zone in `file`, as far as they are whole. The rest is cut off: mostly it is what was being written when the machine
 /// stopped. It may be damage with updates behind it, too, so a copy of all is kept.
 pub(super) fn read(file: &Path) -> io::Result<Vec<Arc<Difference>>> {
-    let path = path(file);
-    let octets = match fs::read(&path) {
-        Ok(octets) => octets,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(explain_denial(error)),
-    };
-    let (mut differences, mut rest) = (Vec::new(), octets.strip_prefix(MAGIC).unwrap_or_default());
+    let octets = octets(file)?;
+    let (differences, whole) = split(&octets);
+    if whole < octets.len() {
+        cut(&path(file), whole, is_torn(&octets[whole..]))?;
+    }
+    Ok(differences)
+}
+
+/// The same, and nothing is cut off: somebody else may be writing there.
+pub(super) fn look(file: &Path) -> io::Result<Vec<Arc<Difference>>> {
+    Ok(split(&octets(file)?).0)
+}
+
+fn octets(file: &Path) -> io::Result<Vec<u8>> {
+    match fs::read(path(file)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        read => read.map_err(explain_denial),
+    }
+}
+
+/// The differences that are whole, and where they end.
+fn split(octets: &[u8]) -> (Vec<Arc<Difference>>, usize) {
+    let Some(mut rest) = octets.strip_prefix(MAGIC) else { return (Vec::new(), 0) };
+    let mut differences = Vec::new();
     while let Some((difference, behind)) = split_difference(rest) {
         differences.push(Arc::new(difference));
         rest = behind;
     }
-    let whole = if octets.starts_with(MAGIC) { octets.len() - rest.len() } else { 0 };
-    if whole < octets.len() {
-        cut(&path, whole, is_torn(&octets[whole..]))?;
-    }
-    Ok(differences)
+    (differences, octets.len() - rest.len())
+}
+
+/// When the journal was written; `None` if there is none.
+pub(super) fn time(file: &Path) -> Option<SystemTime> {
+    fs::metadata(path(file)).and_then(|metadata| metadata.modified()).ok()
+}
+
+/// Has the journal be of an earlier time than it is.
+pub(super) fn set_time(file: &Path, time: SystemTime) -> io::Result<()> {
+    File::options().append(true).open(path(file))?.set_modified(time)
 }
 
 /// Whether this is how a difference begins that was not written to its end.

@@ -344,7 +344,7 @@ fn signed_zones(config: &Path, wanted: Option<&str>, to_change: bool) -> anyhow:
             let keys = key_files::read(origin.as_name(), directory)?;
             let is_asked = !spec.parent.is_empty();
             let parent = is_asked.then(|| parents::read(origin.as_name(), directory)).transpose()?;
-            let served = signing::last_signed(&spec.file, origin.as_name());
+            let served = signing::look_at_signed(&spec.file, origin.as_name());
             let served = served.as_ref().and_then(Version::tree).map(|tree| {
                 let sets = tree.apex().rrsets().filter(|set| set.rtype() == Rtype::DNSKEY);
                 sets.flat_map(|set| set.records()).map(<[u8]>::to_vec).collect()

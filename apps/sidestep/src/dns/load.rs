@@ -220,11 +220,11 @@ impl Entry {
     /// Renews its signatures that end soon, if there are any.
     fn look(&self, now: Instant) -> (Option<Version>, Look) {
         match signing::renew(&self.version) {
-            Ok((version, wait)) => (version, Look { again: now + wait, problem: None }),
+            Ok((version, wait)) => (version, Look::after(now, wait)),
             Err(error) => {
                 let problem = format!("its signatures are not renewed: {error:#}");
                 log::error!("zone {}: {problem}", self.version.served.origin());
-                (None, Look::after_error(now, Some(problem)))
+                (None, Look { problem: Some(problem), ..Look::after(now, signing::LOOK_AFTER_ERROR) })
             }
         }
     }
@@ -319,30 +319,46 @@ impl Loaded {
     }
 
     /// Renews the signatures that end soon of zones that are to be looked at: new versions, by the numbers of their zones. Those that there is
-    /// no time for now are to be looked at next.
+    /// no time for now come next.
     pub(crate) fn renewed(&self, looks: &mut Looks, now: Instant) -> Vec<(usize, Version)> {
-        let mut before = mem::take(&mut looks.zones);
+        let (due, began) = (self.due(looks, now), Instant::now());
+        looks.has_more = false;
         let mut renewed = Vec::new();
-        for (number, entry) in self.zones.iter().enumerate().filter(|(_, entry)| entry.spec.keys.is_some()) {
+        for (count, (_, number)) in due.into_iter().enumerate() {
+            // One zone in each round at least, however slow the machine is.
+            looks.has_more = count > 0 && began.elapsed() > ROUND_MAX;
+            if looks.has_more {
+                break;
+            }
+            let entry = &self.zones[number];
             let origin = origin_of_version(&entry.version);
-            let look = match before.remove(&origin) {
-                Some(look) if look.again > now => look,
-                held if entry.is_unsigned => {
-                    looks.unsigned.extend(held.map(|_| origin.clone()));
-                    Look::after_error(now, None)
-                }
-                held if now.elapsed() > ROUND_MAX => {
-                    Look { again: now, problem: held.and_then(|it| it.problem) }
-                }
-                _ => {
-                    let (version, look) = entry.look(now);
-                    renewed.extend(version.map(|version| (number, version)));
-                    look
-                }
+            let look = if entry.is_unsigned {
+                looks.unsigned.extend(looks.zones.contains_key(&origin).then(|| origin.clone()));
+                Look::after(now, signing::LOOK_AFTER_ERROR)
+            } else {
+                let (version, look) = entry.look(now);
+                renewed.extend(version.map(|version| (number, version)));
+                look
             };
             looks.zones.insert(origin, look);
         }
         renewed
+    }
+
+    /// The numbers of the zones to look at, those first that were looked at longest ago.
+    fn due(&self, looks: &Looks, now: Instant) -> Vec<(Option<Instant>, usize)> {
+        let signed = self.zones.iter().enumerate().filter(|(_, entry)| entry.spec.keys.is_some());
+        let due = signed.filter_map(|(number, entry)| {
+            let Some(look) = looks.zones.get(&origin_of_version(&entry.version)) else {
+                return Some((None, number));
+            };
+            // Those that are not signed were read again by whoever wants all looked at.
+            let is_wanted = !entry.is_unsigned && looks.wanted.is_some_and(|wanted| look.at < wanted);
+            (look.again <= now || is_wanted).then_some((Some(look.at), number))
+        });
+        let mut due: Vec<(Option<Instant>, usize)> = due.collect();
+        due.sort();
+        due
     }
 
     /// The zones that have data.
@@ -386,20 +402,27 @@ impl Loaded {
 #[derive(Debug, Default)]
 pub(crate) struct Looks {
     zones: BTreeMap<NameBuf, Look>,
+    /// Zones that were not looked at since then are to be, whatever came of it.
+    wanted: Option<Instant>,
+    /// There was no time for all.
+    has_more: bool,
     /// Zones that could not be signed when they were read, and should be read again.
     unsigned: BTreeSet<NameBuf>,
 }
 
 #[derive(Debug)]
 struct Look {
+    at: Instant,
     again: Instant,
     /// Why they are not renewed.
     problem: Option<String>,
 }
 
 impl Look {
-    fn after_error(now: Instant, problem: Option<String>) -> Look {
-        Look { again: now + signing::LOOK_AFTER_ERROR, problem }
+    /// One that has ended, or that is said to be at `now` if that is later.
+    fn after(now: Instant, wait: Duration) -> Look {
+        let at = now.max(Instant::now());
+        Look { at, again: at + wait, problem: None }
     }
 }
 
@@ -407,7 +430,8 @@ impl Looks {
     /// How long nothing needs to be looked at.
     pub(crate) fn pause(&self, now: Instant) -> Duration {
         let next = self.zones.values().map(|look| look.again).min();
-        next.map_or(signing::LOOK_MAX, |next| next.saturating_duration_since(now).min(signing::LOOK_MAX))
+        let pause = next.map_or(signing::LOOK_MAX, |next| next.saturating_duration_since(now));
+        if self.has_more { Duration::ZERO } else { pause.min(signing::LOOK_MAX) }
     }
 
     /// Why the signatures of some zones are not renewed.
@@ -424,6 +448,13 @@ impl Looks {
     /// A zone is looked at in any case.
     pub(crate) fn forget(&mut self, origin: &NameBuf) {
         self.zones.remove(origin);
+    }
+
+    /// All zones are looked at in any case, in the order that they would be looked at anyway. Those that have left are forgotten.
+    pub(crate) fn want_all(&mut self, loaded: &Loaded, now: Instant) {
+        let origins: BTreeSet<NameBuf> = loaded.versions().map(origin_of_version).collect();
+        self.zones.retain(|origin, _| origins.contains(origin));
+        self.wanted = Some(now);
     }
 }
 
@@ -582,9 +613,11 @@ impl Loading {
         files: Vec<(PathBuf, Option<Stamp>)>,
     ) {
         let origin = NameBuf::from(zone.origin());
-        let before = earlier.by_spec.get(spec).map(|entry| &entry.version);
+        let before = earlier.by_spec.get(spec);
+        let was_signed = before.is_some_and(|entry| entry.is_unsigned && entry.version.tree().is_some());
+        let before = before.map(|entry| &entry.version);
         let source = store::zone_with_journal(zone, &spec.file).map_err(anyhow::Error::from);
-        let entry = match source.and_then(|source| signing::load(source, spec, before, data)) {
+        let entry = match source.and_then(|source| signing::load(source, spec, (before, was_signed), data)) {
             Ok(version) => Entry::read(spec, version, files),
             Err(error) => {
                 self.failed += 1;
@@ -698,6 +731,31 @@ mod tests {
         current.read
     }
 
+    /// However little time there is: with none at all, each has its turn.
+    #[test]
+    fn zones_are_looked_at_in_turns_those_first_that_were_looked_at_longest_ago() {
+        let zones = Zones::new("turns");
+        let specs = ["a", "b", "c"].map(|name| {
+            let text = format!("$ORIGIN {name}.test.\n@ 60 SOA . . 1 1 1 1 1\n 60 NS ns.b.test.\n");
+            let keys = Some(zones.directory.join("keys"));
+            ZoneSpec { keys, makes_keys: true, ..zones.write(&format!("{name}.test.zone"), 0, &text) }
+        });
+        let loaded = load_catalog(&specs, None, &Choice::default(), true, Clients::default());
+        assert_eq!(loaded.failed, 0);
+        let (mut looks, mut now) = (Looks::default(), Instant::now());
+        let in_turn = |looks: &Looks, now| {
+            loaded.due(looks, now).into_iter().map(|(_, number)| number).collect::<Vec<_>>()
+        };
+        assert_eq!(in_turn(&looks, now), [0, 1, 2]);
+        while !in_turn(&looks, now).is_empty() {
+            loaded.renewed(&mut looks, now); // A busy machine needs several rounds.
+        }
+        looks.forget(&origin_of_version(&loaded.zones[1].version));
+        now = Instant::now();
+        looks.want_all(&loaded, now);
+        assert_eq!(in_turn(&looks, now), [1, 0, 2]);
+    }
+
     #[test]
     fn a_zone_that_could_not_be_signed_is_read_again_after_a_while() {
         let zones = Zones::new("unsigned");
@@ -709,13 +767,15 @@ mod tests {
         let loaded = load_catalog(&[spec], None, &Choice::default(), true, Clients::default());
         assert_eq!(loaded.failed, 1);
         let (mut looks, now) = (Looks::default(), Instant::now());
-        for (after, count) in
-            [(Duration::ZERO, 0), (Duration::from_secs(119), 0), (signing::LOOK_AFTER_ERROR, 1)]
-        {
+        for (after, count) in [
+            (Duration::ZERO, 0),
+            (Duration::from_secs(119), 0),
+            (signing::LOOK_AFTER_ERROR + Duration::from_secs(1), 1),
+        ] {
             assert!(loaded.renewed(&mut looks, now + after).is_empty());
             assert_eq!(looks.take_unsigned().len(), count, "{after:?}");
         }
-        assert_eq!(looks.pause(now), 2 * signing::LOOK_AFTER_ERROR, "again and again");
+        assert!(looks.pause(now) > 2 * signing::LOOK_AFTER_ERROR, "again and again");
     }
 
     #[test]

@@ -92,7 +92,7 @@ impl Reloads<'_> {
                 Event::Update(update) => self.update(update),
                 Event::Order(order) => self.carry_out(order),
                 Event::Health => self.follow_health(),
-                Event::Parents(Outcome::KeyChanged(origin)) => self.look_at_keys_of(&origin),
+                Event::Parents(Outcome::KeyChanged(origin)) => self.look_at_keys(Some(&origin)),
                 Event::Parents(Outcome::Done(round)) => self.parents.end(round),
                 Event::Signal(_) => break, // A load that is under way ends with the process.
                 Event::Loaded(replacement) => {
@@ -178,16 +178,17 @@ impl Reloads<'_> {
             }
             self.publish(config, replacement);
         }
+        let of = self.ordered.as_ref().map(|order| NameBuf::clone(&order.origin));
         if let Some(order) = self.ordered.take() {
             self.finish_order(order);
         }
         let waiting = mem::take(&mut self.updates);
         self.carry_out_updates(waiting);
         if !was_signing_again {
-            self.look_at_all_keys(); // Whoever changes keys says so by SIGHUP.
+            self.look_at_keys(of.as_ref()); // Whoever changes keys says so by SIGHUP.
+            self.parents.ask_again();
+            self.follower.iter().for_each(Follower::look_at_keys);
         }
-        self.parents.ask_again();
-        self.follower.iter().for_each(Follower::look_at_keys);
         if mem::take(&mut self.again) {
             self.begin();
         }
@@ -295,14 +296,13 @@ impl Reloads<'_> {
         Ok(())
     }
 
-    fn look_at_all_keys(&mut self) {
-        self.looks = Looks::default();
+    /// Looks at the keys of one zone, or of all.
+    fn look_at_keys(&mut self, of: Option<&NameBuf>) {
         self.renewal = Instant::now();
-    }
-
-    fn look_at_keys_of(&mut self, origin: &NameBuf) {
-        self.looks.forget(origin);
-        self.renewal = Instant::now();
+        match of {
+            Some(origin) => self.looks.forget(origin),
+            None => self.looks.want_all(&self.loaded, self.renewal),
+        }
     }
 
     /// Carries out a change of secondary zones, and those that wait behind it: of ten thousand zones of a catalog each would cost as much as all.

@@ -20,6 +20,7 @@ use dns_token::KeyUri;
 use dns_transfer::Difference;
 use dns_wire::{Name, NameBuf, Rtype};
 use dns_zone::Zone;
+use dns_zone::text::ZoneTextErrors;
 
 use super::config::ZoneSpec;
 use super::transfers::unix_time;
@@ -135,24 +136,30 @@ impl SignSets for ViewSigner {
     }
 }
 
-/// The signed version of a zone that was read, as `spec` has it signed. `before` is what is served; `data` is what views have.
+/// The signed version of a zone that was read, as `spec` has it signed. `before` is what is served, and whether that was signed though it could not be
+/// signed again since; `data` is what views have.
 ///
 /// # Errors
 /// The zone cannot be signed. What is served stays good for as long as its signatures.
 pub(crate) fn load(
     source: Zone,
     spec: &ZoneSpec,
-    before: Option<&Version>,
+    (before, was_signed): (Option<&Version>, bool),
     data: &LineData,
 ) -> anyhow::Result<Version> {
     let (directory, denial) = (spec.keys.as_deref().unwrap_or(Path::new(".")), spec.denial);
     let signed = signed_file(&spec.file);
     let before = before.filter(|version| version.served.origin() == source.origin());
     let made = before.and_then(|version| version.signing.as_ref()).map(|signing| Arc::clone(&signing.made));
-    let before = before.and_then(|version| Some((version.clone(), version.signing.as_ref()?.is_unsaved)));
+    // The file may have an older version than what is served, whose serial must not go back.
+    let is_unsaved = |version: &Version| match &version.signing {
+        Some(signing) => Some(signing.is_unsaved),
+        None => was_signed.then_some(true),
+    };
+    let before = before.and_then(|version| Some((version.clone(), is_unsaved(version)?)));
     let held = match before {
         Some(held) => Some(held),
-        None => read_signed(&signed, source.origin())?.map(|version| (version, false)),
+        None => read_signed(&signed, source.origin(), store::read)?.map(|version| (version, false)),
     };
     let mut keys = keys_for(source.origin(), spec, held.is_some())?;
     tokens::connect(source.origin(), &mut keys, spec.key_uri.as_ref());
@@ -246,7 +253,12 @@ fn served_next<'v>(held: &'v Version, next: Option<&'v Next>) -> &'v ServedZone 
 
 /// What was served of a zone that cannot be signed now, if it is on disk.
 pub(crate) fn last_signed(file: &Path, origin: Name<'_>) -> Option<Version> {
-    read_signed(&signed_file(file), origin).ok().flatten()
+    read_signed(&signed_file(file), origin, store::read).ok().flatten()
+}
+
+/// The same for a tool: a server may be writing there.
+pub(crate) fn look_at_signed(file: &Path, origin: Name<'_>) -> Option<Version> {
+    read_signed(&signed_file(file), origin, store::look).ok().flatten()
 }
 
 /// Whether there is a signed version on disk, also one that cannot be read.
@@ -282,7 +294,7 @@ fn is_raw(file: &Path) -> bool {
 pub(crate) fn look(origin: Name<'_>, spec: &ZoneSpec) -> Result<Option<String>, String> {
     let Some(directory) = &spec.keys else { return Ok(None) };
     let in_full = |error: anyhow::Error| format!("{error:#}");
-    let was_signed = read_signed(&signed_file(&spec.file), origin).map_err(in_full)?.is_some();
+    let was_signed = read_signed(&signed_file(&spec.file), origin, store::look).map_err(in_full)?.is_some();
     let keys = key_files::read(origin, directory).map_err(in_full)?;
     match keys.keys() {
         [] if was_signed || !spec.makes_keys => Err(no_keys(origin, spec, was_signed)),
@@ -309,12 +321,16 @@ fn no_keys(origin: Name<'_>, spec: &ZoneSpec, was_signed: bool) -> String {
     format!("there is no key of {origin} in the directory {directory}, and {why}")
 }
 
-fn read_signed(file: &Path, origin: Name<'_>) -> anyhow::Result<Option<Version>> {
+fn read_signed(
+    file: &Path,
+    origin: Name<'_>,
+    read: impl Fn(&ZoneSpec) -> Result<Version, ZoneTextErrors>,
+) -> anyhow::Result<Option<Version>> {
     if !file.try_exists()? {
         return Ok(None);
     }
     let spec = ZoneSpec { origin: Some(NameBuf::from(origin)), ..ZoneSpec::of(file.to_owned()) };
-    let version = store::read(&spec).with_context(|| {
+    let version = read(&spec).with_context(|| {
         format!("reading {}; without that file the zone is signed anew, with a serial behind that of its own file", file.display())
     })?;
     Ok(Some(version).filter(|version| version.served.origin() == origin))

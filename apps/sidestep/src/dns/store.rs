@@ -52,8 +52,12 @@ pub(super) fn add(path: &Path, differences: &[Arc<Difference>], zone: &Zone) -> 
 
 /// As [`add`], to a file that its owner changes, too: then it is not written over.
 pub(super) fn add_update(path: &Path, differences: &[Arc<Difference>], zone: &Zone) -> anyhow::Result<()> {
-    let is_edited = is_edited(path);
+    let (is_edited, time) = (is_edited(path), journal::time(path));
     let len = journal::append(path, differences)?;
+    if let Some(time) = time.filter(|_| is_edited) {
+        // The file stays newer than what was in the journal when it was changed.
+        journal::set_time(path, time)?;
+    }
     match is_edited {
         false => shorten(path, len, zone),
         true if is_long(path, len) => log::warn!(
@@ -83,8 +87,8 @@ fn is_long(path: &Path, len: u64) -> bool {
 
 /// Whether somebody has changed the file after the last update.
 fn is_edited(path: &Path) -> bool {
-    let changed = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
-    changed(&journal::path(path)).is_some_and(|journal| changed(path) > Some(journal))
+    let changed = fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
+    journal::time(path).is_some_and(|journal| changed > Some(journal))
 }
 
 /// Writes all updates of a zone into its file, if there are some.
@@ -119,6 +123,23 @@ pub(super) fn remove(path: &Path) {
 /// The zone in the file, and what the journal says since.
 pub(super) fn read(spec: &ZoneSpec) -> Result<Version, ZoneTextErrors> {
     with_journal(Version::first(compile(load::read(spec)?)), &spec.file)
+}
+
+/// The same for a tool, which changes nothing: a server may be writing there.
+pub(super) fn look(spec: &ZoneSpec) -> Result<Version, ZoneTextErrors> {
+    let held = Version::first(compile(load::read(spec)?));
+    let Some(zone) = held.tree() else { return Ok(held) };
+    let differences = journal::look(&spec.file);
+    let differences = differences.map_err(|error| cannot_read(zone, &spec.file, &error.to_string()))?;
+    Ok(match follow(zone, differences) {
+        Ok(Some((changed, differences))) => held.next(compile_changed(&held.served, changed), &differences),
+        _ => held,
+    })
+}
+
+/// The version in the file alone: an older one, of a zone that can be had from elsewhere.
+pub(super) fn read_file_alone(spec: &ZoneSpec) -> Result<Version, ZoneTextErrors> {
+    Ok(Version::first(compile(load::read(spec)?)))
 }
 
 /// A zone that was read from its file, and what the journal says since.
@@ -278,10 +299,12 @@ mod tests {
         let [first, long, longer] =
             [(1, 0), (2, 10_000), (3, 10_001)].map(|(serial, hosts)| version(serial, hosts));
         journal::append(&file, &differences(&version(5, 1), &version(6, 2))).unwrap();
-        let later = SystemTime::now() + std::time::Duration::from_secs(60);
-        File::options().append(true).open(&file).unwrap().set_modified(later).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20)); // File systems tell such times apart.
+        File::options().append(true).open(&file).unwrap().set_modified(SystemTime::now()).unwrap();
         let text = fs::read(&file).unwrap();
+        // Not only the first update finds it so.
         add_update(&file, &differences(&first, &long), &long).unwrap();
+        add_update(&file, &differences(&long, &longer), &longer).unwrap();
         assert_eq!(fs::read(&file).unwrap(), text, "it is the operator's");
         assert!(settle(&file, &long).is_err());
         let earlier = SystemTime::now() - std::time::Duration::from_secs(60);

@@ -98,7 +98,7 @@ impl Range {
         while gun.under_way() > 0 && self.clock.now() < deadline && !self.is_stopped() {
             let now = self.clock.now();
             gun.end_seconds(now);
-            if gun.turn(now).was_idle() {
+            if gun.wait(now).was_idle() {
                 sleep(gun.device(), now, Duration::from_millis(1))?;
             }
         }

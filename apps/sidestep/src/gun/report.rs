@@ -92,7 +92,7 @@ fn why(limit: Limit, report: &Report) -> String {
             format!("what limits it is the generator{why}")
         }
         Limit::Connections => {
-            format!("{} are all busy: with more the server may carry more", report.connections())
+            format!("{} are all busy: the server is too slow for so few, or for any", report.connections())
         }
         Limit::Answers => "beyond, too many answers are to other questions than were asked".to_owned(),
         Limit::Stopped => "the search was stopped".to_owned(),
@@ -217,7 +217,7 @@ mod tests {
         );
         assert_eq!(
             said(Limit::Connections),
-            "the 64 connections with 16 questions each are all busy: with more the server may carry more"
+            "the 64 connections with 16 questions each are all busy: the server is too slow for so few, or for any"
         );
         let mut knee = Knee::search(1000, 1.05);
         knee.stop();

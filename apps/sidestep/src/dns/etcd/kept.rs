@@ -273,7 +273,7 @@ impl Kept {
                     .as_ref()
                     .context("its settings have dnssec = true, and [etcd] here has no keys")?;
                 let before = self.version.as_ref().filter(|version| version.signing.is_some());
-                signing::load(zone, &zone_spec, before, &LineData::default())?
+                signing::load(zone, &zone_spec, (before, false), &LineData::default())?
             }
             false => {
                 // A start without etcd is not to go back to what was signed.

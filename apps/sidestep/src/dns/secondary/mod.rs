@@ -142,7 +142,13 @@ fn read_file(spec: &SecondarySpec) -> Option<(Version, Duration)> {
     let path = spec.file.as_ref()?;
     let modified = std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok()?;
     let age = SystemTime::now().duration_since(modified).unwrap_or_default();
-    match store::read(&ZoneSpec { origin: Some(spec.origin.clone()), ..ZoneSpec::of(path.clone()) }) {
+    let zone_spec = ZoneSpec { origin: Some(spec.origin.clone()), ..ZoneSpec::of(path.clone()) };
+    let read = store::read(&zone_spec).or_else(|errors| {
+        let older = store::read_file_alone(&zone_spec).map_err(|_| errors.clone())?;
+        log::warn!("zone {}: the version of its file alone is served: {errors}", spec.origin);
+        Ok::<_, dns_zone::text::ZoneTextErrors>(older)
+    });
+    match read {
         Ok(version) if version.served.origin() == spec.origin.as_name() => {
             Some((version, Duration::from_secs(age.as_secs())))
         }
