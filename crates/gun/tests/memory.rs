@@ -141,7 +141,10 @@ fn wrong_answers_are_counted_and_are_no_answers() {
         message[13] = b'x';
         true
     });
-    assert_eq!(other_name.counts.mismatched, 10_000_u64.div_ceil(64), "of the sample all");
+    assert!(
+        (100..220).contains(&other_name.counts.mismatched),
+        "of the sample, one in 64, all: {other_name:?}"
+    );
     assert_eq!(other_name.counts.compared, other_name.counts.mismatched);
     assert_eq!(other_name.verdict(), Verdict::Wrong);
     let other_id = load("example", &mut |message| {
