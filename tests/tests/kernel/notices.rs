@@ -23,9 +23,13 @@ fn free_port() -> u16 {
 }
 
 fn write_zone(directory: &Directory, serial: u32) {
-    // Whoever hears of no change asks again in an hour.
+    write_zone_with_retry(directory, serial, 3600);
+}
+
+/// Whoever hears of no change asks again in an hour, and whoever fails after `retry` seconds.
+fn write_zone_with_retry(directory: &Directory, serial: u32, retry: u32) {
     let text = format!(
-        "$ORIGIN one.test.\n@ 60 SOA ns host {serial} 3600 3600 7200 1\n 60 NS ns\nns 60 A 192.0.2.1\n"
+        "$ORIGIN one.test.\n@ 60 SOA ns host {serial} 3600 {retry} 7200 1\n 60 NS ns\nns 60 A 192.0.2.1\n"
     );
     directory.write("one.test.zone", &text).unwrap();
 }
@@ -102,6 +106,35 @@ fn the_primary_that_tells_of_a_change_is_asked_before_one_that_has_not_heard_of_
     let at = SocketAddr::from(([127, 0, 0, 1], port));
     until_serial(at, 1, &theirs.process);
     change(&mut telling, 2);
+    until_serial(at, 2, &theirs.process);
+}
+
+#[test]
+fn a_primary_that_tells_of_a_change_and_gives_nothing_is_asked_again_though_another_has_our_version() {
+    let port = free_port();
+    let text = |clients: &str| {
+        format!(
+            "notify = [\"127.0.0.1:{port}\"]\nallow-transfer = [{clients}]\n[[zone]]\nfile = \"one.test.zone\"\n"
+        )
+    };
+    let start = |text: &str, arguments: &[&str]| {
+        let directory = Directory::new().unwrap();
+        write_zone_with_retry(&directory, 1, 1);
+        serve(directory, text, arguments)
+    };
+    let stale = start(&text("\"127.0.0.0/8\"").replace(&format!("notify = [\"127.0.0.1:{port}\"]"), ""), &[]);
+    let mut telling = start(&text("\"192.0.2.1\""), &[]);
+    let secondary =
+        format!("[[secondary]]\nzone = \"one.test\"\nprimaries = [\"{}\", \"{}\"]\n", stale.v4, telling.v4);
+    let mut theirs =
+        serve(Directory::new().unwrap(), &secondary, &["--listen", &format!("127.0.0.1:{port}")]);
+    let at = SocketAddr::from(([127, 0, 0, 1], port));
+    until_serial(at, 1, &theirs.process);
+    write_zone_with_retry(&telling.directory, 2, 1);
+    telling.process.signal(Signal::HUP);
+    theirs.process.wait_for_line(&format!("from {}:", telling.v4), PATIENCE).unwrap(); // It is refused.
+    telling.directory.write("dns.toml", &text("\"127.0.0.0/8\"")).unwrap();
+    telling.process.signal(Signal::HUP);
     until_serial(at, 2, &theirs.process);
 }
 

@@ -216,20 +216,29 @@ impl Keeper {
         if zone.has_left {
             return self.forget(number);
         }
+        let mut is_unheard = false;
         let new = match outcome {
             Outcome::Failed(acceptance) => {
                 zone.is_wanted_anew |= acceptance == Acceptance::Anew;
                 zone.timers.on_failed(random_number(), now);
                 return self.schedule(number);
             }
-            Outcome::Confirmed => zone.held.clone().filter(|_| zone.is_expired),
+            Outcome::Confirmed(unheard) => {
+                is_unheard = !unheard.is_empty();
+                zone.told_by.extend(unheard);
+                zone.held.clone().filter(|_| zone.is_expired)
+            }
             Outcome::New(new, is_kept) => {
                 zone.is_kept = is_kept;
                 Some(new)
             }
         };
         if let Some(held) = new.as_ref().or(zone.held.as_ref()).and_then(Version::tree) {
-            zone.timers.on_confirmed(SoaTimers::of(held), random_number(), now);
+            let mut timers = SoaTimers::of(held);
+            if is_unheard {
+                timers.refresh = timers.refresh.min(timers.retry); // Who has told of a change is asked again soon.
+            }
+            zone.timers.on_confirmed(timers, random_number(), now);
         }
         if let Some(new) = new {
             zone.held = Some(new.clone());

@@ -63,8 +63,8 @@ pub(crate) enum Notice {
 
 /// What came of asking all primaries.
 pub(crate) enum Outcome {
-    /// We have the version that a primary has.
-    Confirmed,
+    /// We have the version that a primary has. Those primaries have told of a change, and gave nothing that can be used.
+    Confirmed(BTreeSet<IpAddr>),
     /// There is a new one, and whether its file and journal have it.
     New(Version, bool),
     /// None gave anything that can be used, by what was acceptable; the log says why.
@@ -214,7 +214,7 @@ fn work(queue: &Queue<Job>, keys: &Keys, sender: &SyncSender<Notice>) {
 fn refresh(job: &Job, (queue, keys): (&Queue<Job>, &Keys), idle: &mut Idle) -> Outcome {
     let origin = &job.spec.origin;
     let has_told = |number: &usize| job.told_by.contains(&job.spec.primaries[*number].address.ip());
-    let (mut is_confirmed, mut older) = (false, Vec::new());
+    let (mut is_confirmed, mut older, mut unheard) = (false, Vec::new(), BTreeSet::new());
     for number in queue.in_order(&job.spec.addresses(), has_told) {
         if is_confirmed && !has_told(&number) {
             break;
@@ -230,6 +230,7 @@ fn refresh(job: &Job, (queue, keys): (&Queue<Job>, &Keys), idle: &mut Idle) -> O
                 log::warn!("zone {origin} from {address}: {error}");
                 let is_older = matches!(error, ExchangeError::Incoming(IncomingError::WentBack { .. }));
                 older.extend(is_older.then_some(peer));
+                unheard.extend((!is_older && has_told(&number)).then(|| address.ip()));
             }
         }
     }
@@ -237,7 +238,7 @@ fn refresh(job: &Job, (queue, keys): (&Queue<Job>, &Keys), idle: &mut Idle) -> O
         if let Some(error) = job.spec.file.as_ref().and_then(|file| store::touch(file).err()) {
             log::debug!("zone {origin}: noting the time in its file: {error}");
         }
-        return Outcome::Confirmed;
+        return Outcome::Confirmed(unheard);
     }
     for peer in older.into_iter().filter(|_| job.acceptance == Acceptance::Any) {
         let address = peer.address;
