@@ -123,7 +123,7 @@ fn a_primary_that_tells_of_a_change_and_gives_nothing_is_asked_again_though_anot
         serve(directory, text, arguments)
     };
     let stale = start(&text("\"127.0.0.0/8\"").replace(&format!("notify = [\"127.0.0.1:{port}\"]"), ""), &[]);
-    let mut telling = start(&text("\"192.0.2.1\""), &[]);
+    let telling = start(&text("\"192.0.2.1\""), &[]);
     let secondary =
         format!("[[secondary]]\nzone = \"one.test\"\nprimaries = [\"{}\", \"{}\"]\n", stale.v4, telling.v4);
     let mut theirs =
