@@ -31,9 +31,11 @@ pub(super) fn save(path: &Path, zone: &Zone) -> anyhow::Result<()> {
     write_to(&temporary, zone).with_context(|| format!("writing {}", temporary.display()))?;
     if let Ok(old) = fs::metadata(&target) {
         fs::set_permissions(&temporary, old.permissions()).context("keeping the permissions")?;
-        if rustix::process::geteuid().is_root() {
-            std::os::unix::fs::chown(&temporary, Some(old.uid()), Some(old.gid()))
-                .context("keeping the owner")?;
+        // Root without that capability may not: the zone matters more than its owner.
+        if rustix::process::geteuid().is_root()
+            && let Err(error) = std::os::unix::fs::chown(&temporary, Some(old.uid()), Some(old.gid()))
+        {
+            log::warn!("{}: its owner cannot be kept: {error}", target.display());
         }
     }
     fs::rename(&temporary, &target).with_context(|| format!("renaming {}", temporary.display()))?;
@@ -55,8 +57,10 @@ pub(super) fn add_update(path: &Path, differences: &[Arc<Difference>], zone: &Zo
     let (is_edited, time) = (is_edited(path), journal::time(path));
     let len = journal::append(path, differences)?;
     if let Some(time) = time.filter(|_| is_edited) {
-        // The file stays newer than what was in the journal when it was changed.
-        journal::set_time(path, time)?;
+        // The file stays newer than what was in the journal when it was changed. The journal has the update, whatever comes of that.
+        if let Err(error) = journal::set_time(path, time) {
+            log::warn!("zone {}: the time of its journal cannot be kept: {error}", zone.origin());
+        }
     }
     match is_edited {
         false => shorten(path, len, zone),
