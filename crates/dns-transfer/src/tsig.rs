@@ -115,6 +115,13 @@ impl Keys {
     pub fn get(&self, name: Name<'_>) -> Option<&Arc<Key>> {
         self.0.get(&NameBuf::from(name))
     }
+
+    /// These keys, and `newer` ones, which replace those of their names.
+    #[must_use]
+    pub fn with(&self, newer: &Keys) -> Keys {
+        let all = self.0.iter().chain(&newer.0);
+        Keys(all.map(|(name, key)| (name.clone(), Arc::clone(key))).collect())
+    }
 }
 
 /// What is wrong with a signature: the ERROR of a TSIG record (RFC 8945, 3).

@@ -89,6 +89,26 @@ fn a_secondary_with_a_key_hears_of_a_change_at_once_from_a_primary_that_has_the_
 }
 
 #[test]
+fn a_secret_that_a_reload_replaces_is_what_a_secondary_signs_with() {
+    let port = free_port();
+    let at = SocketAddr::from(([127, 0, 0, 1], port));
+    let mut ours = primary(&format!("\"127.0.0.1:{port} key transfer.key\""), "");
+    let mut theirs = secondary(port, ours.v4);
+    until_serial(at, 1, &theirs.process);
+    for server in [&mut theirs, &mut ours] {
+        let config = server.directory.path().join("dns.toml");
+        let text = std::fs::read_to_string(&config).unwrap();
+        let rotated = text.replace("c2VjcmV0IHNlY3JldA==", "bmV3IHNlY3JldA==");
+        assert_ne!(text, rotated);
+        std::fs::write(&config, rotated).unwrap();
+        server.process.signal(Signal::HUP);
+        server.process.wait_for_line("reloaded: ", PATIENCE).unwrap();
+    }
+    change(&mut ours, 2);
+    until_serial(at, 2, &theirs.process);
+}
+
+#[test]
 fn the_primary_that_tells_of_a_change_is_asked_before_one_that_has_not_heard_of_it() {
     let port = free_port();
     let zone = "allow-transfer = [\"127.0.0.0/8\"]\n[[zone]]\nfile = \"one.test.zone\"\n";

@@ -409,6 +409,8 @@ impl Reloads<'_> {
         let replacement = replacement.with_pools(&self.pools()).unwrap_or(replacement);
         self.current.transfers.secondaries.clone_from(&self.running.transfers.secondaries);
         self.current.transfers.etcd.clone_from(&self.running.transfers.etcd);
+        // Secondary zones stay until a restart, also one whose key the configuration has no longer: it never asks without a signature.
+        self.shared.keys.rcu(|held| held.with(&config.transfers.keys));
         let announcements = self.replace_catalog(&replacement);
         let spec = config.query_log.as_ref();
         let old_log = QueryLog::follow(&mut self.shared.query_log, spec, Role::Authority)

@@ -35,7 +35,7 @@ use super::orders::SharedStates;
 use super::parents::Parents;
 use super::reload::Reloads;
 use super::request_log::RequestLog;
-use super::secondary::{Notice, Prepared};
+use super::secondary::{Notice, Prepared, SharedKeys};
 use super::stats;
 use super::tcp::{self, TcpHandle};
 use super::transfers::SecondarySpec;
@@ -98,8 +98,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
 
     if !prepared.is_empty() {
         let channel = (shared.notices.clone(), heard);
-        let keys = config.transfers.keys.clone();
-        secondary::start(prepared, (taken, keys), events.publisher(), channel)
+        secondary::start(prepared, (taken, &shared.keys), events.publisher(), channel)
             .context("starting threads for secondary zones")?;
     }
     states.with(|states| states.note_hidden(&shared.etcd, &shared.served_from_etcd(&loaded)));
@@ -204,6 +203,8 @@ pub(crate) struct Shared {
     pub(crate) slots: Arc<Slots>,
     /// The secondary zones, as they are now.
     pub(crate) secondaries: BTreeMap<NameBuf, Version>,
+    /// What the refreshes of secondary zones sign with.
+    pub(crate) keys: SharedKeys,
     /// The catalog that is made of the zones, if one is.
     pub(crate) catalog: Option<Version>,
     /// Those of the secondary zones that catalogs have brought.
@@ -237,6 +238,7 @@ impl Shared {
         Ok(Shared {
             slots: Slots::new(config.transfers.max),
             secondaries: secondaries.iter().map(version).collect(),
+            keys: Arc::new(ArcSwap::from_pointee(config.transfers.keys.clone())),
             catalog: config.transfers.catalog.as_ref().and_then(|spec| spec.next(loaded, None)),
             members: secondary::members(secondaries),
             etcd: BTreeMap::new(),

@@ -17,6 +17,7 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use std::thread;
 use std::time::SystemTime;
 
+use arc_swap::ArcSwap;
 use clock::Duration;
 use dns_auth::compile::{compile, compile_changed};
 use dns_auth::{ServedZone, Unavailable};
@@ -163,16 +164,19 @@ fn read_file(spec: &SecondarySpec) -> Option<(Version, Duration)> {
 /// Notices that wait at most. Whoever forges a primary's address sends as many as it likes.
 pub(crate) const NOTICES_MAX: usize = 1024;
 
+/// The keys of transfers: each refresh takes those of now, as a reload may replace them.
+pub(crate) type SharedKeys = Arc<ArcSwap<Keys>>;
+
 /// Starts the threads. Changes go to `publish`; notices come by the channel. Zones whose names are `taken` are no catalog's.
 pub(crate) fn start(
     zones: Vec<Prepared>,
-    (taken, keys): (BTreeSet<NameBuf>, Keys),
+    (taken, keys): (BTreeSet<NameBuf>, &SharedKeys),
     publish: Publish,
     (sender, receiver): (SyncSender<Notice>, Receiver<Notice>),
 ) -> std::io::Result<()> {
-    let (queue, keys) = (Arc::new(Queue::new()), Arc::new(keys));
+    let queue = Arc::new(Queue::new());
     for number in 0..PLACES {
-        let (queue, keys, sender) = (Arc::clone(&queue), Arc::clone(&keys), sender.clone());
+        let (queue, keys, sender) = (Arc::clone(&queue), Arc::clone(keys), sender.clone());
         let work = move || work(&queue, &keys, &sender);
         thread::Builder::new().name(format!("secondary-{number}")).spawn(work)?;
     }
@@ -192,7 +196,7 @@ struct Job {
     told_by: BTreeSet<IpAddr>,
 }
 
-fn work(queue: &Queue<Job>, keys: &Keys, sender: &SyncSender<Notice>) {
+fn work(queue: &Queue<Job>, keys: &ArcSwap<Keys>, sender: &SyncSender<Notice>) {
     let mut idle = Idle::default();
     loop {
         // Nobody knows for how long there is no job, and primaries shall not wait for that.
@@ -201,7 +205,7 @@ fn work(queue: &Queue<Job>, keys: &Keys, sender: &SyncSender<Notice>) {
             queue.take()
         });
         let (job, place) = place.split();
-        let outcome = refresh(&job, (queue, keys), &mut idle);
+        let outcome = refresh(&job, (queue, &keys.load_full()), &mut idle);
         queue.end(place);
         if sender.send(Notice::Refreshed(job.number, outcome)).is_err() {
             return;
