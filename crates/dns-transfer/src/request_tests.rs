@@ -367,3 +367,34 @@ fn an_update_of_no_zone_of_ours_or_of_another_shape_is_told_so() {
     assert_eq!(code(&no_soa), Rcode::FormErr as u8);
     assert_eq!(code(&[&update()[..], &[0]].concat()), Rcode::FormErr as u8);
 }
+
+/// RFC 8945, 5.1 and 5.3: the Original ID is for the digest of the request alone. BIND forwards updates so.
+#[test]
+fn an_answer_has_the_id_of_the_header_that_a_forwarder_has_changed() {
+    let (policy, catalog) = (policy_with_update(), catalog(1));
+    const FORWARDED: [u8; 2] = [0x22, 0x22];
+    let ask_forwarded = |mut request: Vec<u8>| {
+        let verifier = sign_request(&mut request, &key(), NOW);
+        request[..2].copy_from_slice(&FORWARDED);
+        (ask(&policy, &catalog, &request, CLIENT, Transport::Tcp), verifier)
+    };
+    let soa = question_message(1, 0, name("example.").as_name(), Rtype::SOA);
+    let (Handled::Query(query, mut signer), mut of_query) = ask_forwarded(soa) else { panic!() };
+    let mut answer = answer_to(&query, Rcode::NoError);
+    signer.sign(&mut answer, NOW);
+    let (Handled::Update(request), mut of_update) = ask_forwarded(update()) else { panic!() };
+    let mut updated = request.answer(Rcode::NoError);
+    let (refusal, mut of_refusal) = ask_forwarded(question_message(1, UPDATE, Name::ROOT, Rtype::SOA));
+    let mut refused = reply(refusal);
+    let (transferred, mut of_transfer) = ask_forwarded(axfr());
+    let mut message = messages(transfer(transferred)).remove(0);
+    for (answer, verifier) in [
+        (&mut answer, &mut of_query),
+        (&mut updated, &mut of_update),
+        (&mut refused, &mut of_refusal),
+        (&mut message, &mut of_transfer),
+    ] {
+        assert_eq!(answer[..2], FORWARDED);
+        verifier.verify(answer, NOW).unwrap();
+    }
+}

@@ -272,6 +272,10 @@ impl Tsig {
     }
 }
 
+fn id_of(message: &[u8]) -> u16 {
+    u16::from_be_bytes([message[0], message[1]])
+}
+
 fn read_u16(octets: &[u8]) -> Option<(u16, &[u8])> {
     octets.split_first_chunk::<2>().map(|(value, rest)| (u16::from_be_bytes(*value), rest))
 }
@@ -292,9 +296,8 @@ fn digest_prior(context: &mut hmac::Context, mac: &[u8]) {
     context.update(mac);
 }
 
-/// Takes the TSIG record off a message.
+/// Takes the TSIG record off a message. Its ID stays that of the header, which a forwarder may have changed: whoever answers says that one.
 fn strip(message: &mut Vec<u8>, tsig: &Tsig) {
-    message[..2].copy_from_slice(&tsig.original_id.to_be_bytes());
     message.truncate(tsig.start);
     add_to_count(message, 2, -1);
 }
@@ -348,12 +351,16 @@ pub struct ErrorSigner {
 
 impl ErrorSigner {
     /// Appends the TSIG record.
+    ///
+    /// # Panics
+    /// If `message` is shorter than a header.
     pub fn sign(self, message: &mut Vec<u8>, now: u64) {
         let request_mac = self.tsig.mac;
         let other =
             if self.error == TsigError::BadTime { now.to_be_bytes()[2..].to_vec() } else { Vec::new() };
         // A BADTIME answer has the client's time, so that the client accepts it.
-        let mut tsig = Tsig { error: self.error as u16, mac: Vec::new(), other, ..self.tsig };
+        let (error, original_id) = (self.error as u16, id_of(message));
+        let mut tsig = Tsig { error, original_id, mac: Vec::new(), other, ..self.tsig };
         if let Some(key) = self.key {
             let mut context = hmac::Context::with_key(&key.secret);
             digest_prior(&mut context, &request_mac);
@@ -402,7 +409,7 @@ impl Signer {
             time: now,
             fudge: FUDGE,
             mac: Vec::new(),
-            original_id: u16::from_be_bytes([message[0], message[1]]),
+            original_id: id_of(message),
             error: 0,
             other: Vec::new(),
         };

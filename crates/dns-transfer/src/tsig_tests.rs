@@ -129,9 +129,11 @@ fn clocks_may_differ_by_the_fudge_and_a_badtime_answer_is_signed_and_has_our_tim
     let outcome = verify_request(&mut signed(NOW), &keys, late).unwrap();
     let RequestSignature::Wrong(TsigError::BadTime, signer) = outcome else { panic!("{outcome:?}") };
     let mut answer = axfr();
+    answer[0] = 0x22; // A forwarder has given the request another ID, which its answer has, too.
     signer.sign(&mut answer, late);
     let tsig = Tsig::find(&answer).unwrap().unwrap();
     assert_eq!((tsig.error, tsig.time, tsig.mac.len()), (18, NOW, 32));
+    assert_eq!(tsig.original_id, 0x2211, "what was signed");
     assert_eq!(tsig.other, late.to_be_bytes()[2..]);
 }
 
