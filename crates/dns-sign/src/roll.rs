@@ -1,7 +1,11 @@
 //! New keys in place of old ones, without a moment in which somebody cannot validate (RFC 7583).
 
+use dns_wire::Rtype;
+use dns_zone::Zone;
+
 use crate::key::{Algorithm, Key, Role, State, Times};
 use crate::key_set::KeySet;
+use crate::signature::key_of;
 use crate::wanted::KEY_TTL;
 
 /// All secondaries have a version after so many seconds.
@@ -14,7 +18,51 @@ const KEYS_SEEN: u64 = KEY_TTL as u64 + PROPAGATION;
 /// sign and to send it.
 const SIGNATURES_GONE: u64 = 8 * 86_400;
 
+/// A version may follow the times of its keys so much later: less than what propagation has room for.
+const PROMPT: u64 = 300;
+
+/// Which keys the version that is served shows.
+struct Served<'z> {
+    /// The data of its DNSKEY records.
+    dnskeys: Vec<&'z [u8]>,
+    /// Algorithm and tag of the keys that have signed its SOA record, as they have all that is not for the parent.
+    signers: Vec<(u8, u16)>,
+}
+
+impl<'z> Served<'z> {
+    fn of(zone: &'z Zone) -> Served<'z> {
+        let dnskeys = zone.apex().rrset(Rtype::DNSKEY).into_iter().flat_map(|set| set.records());
+        let signatures = zone.apex().rrsets().find(|set| set.covered() == Some(Rtype::SOA));
+        let signatures = signatures.into_iter().flat_map(|set| set.records());
+        Served { dnskeys: dnskeys.collect(), signers: signatures.filter_map(key_of).collect() }
+    }
+
+    fn publishes(&self, key: &Key) -> bool {
+        self.dnskeys.contains(&key.dnskey())
+    }
+
+    fn is_signed_by(&self, key: &Key) -> bool {
+        self.signers.contains(&(key.algorithm(), key.tag()))
+    }
+
+    /// Whether all who have asked of late can check what this key signs.
+    fn relies_on(&self, key: &Key) -> bool {
+        self.publishes(key) && self.is_signed_by(key)
+    }
+}
+
 impl Times {
+    /// Those of a key that ends to sign at `end` instead: it stays in the DNSKEY set for as long behind that as it would have. An algorithm that ends
+    /// leaves the set first, and has times of its own.
+    fn ending_at(self, end: u64) -> Times {
+        match (self.inactive, self.delete) {
+            (Some(inactive), delete) if inactive < end && delete.is_none_or(|delete| delete > inactive) => {
+                Times { inactive: Some(end), delete: delete.map(|delete| delete + (end - inactive)), ..self }
+            }
+            _ => self,
+        }
+    }
+
     /// Those of a zone's first key.
     pub fn first(now: u64) -> Times {
         Times { sync_publish: Some(now + KEYS_SEEN), ..Times::beginning(now) }
@@ -97,6 +145,41 @@ impl KeySet {
         of_algorithm.filter(|key| key.times.state(now) != State::Removed).map(end).collect()
     }
 
+    /// The keys that come or go later than their times say, and their new times: the server was down, or looked late, when they were to change.
+    /// `served` is the version that everybody has until now.
+    ///
+    /// A zone-signing key signs when caches can have it: not before it was in a served version for that long (RFC 7583, 3.2.1). Until then the old
+    /// one signs. The parent is told of a key-signing key when caches can have that one, and leaves the old one as much later (3.3.1). An old key
+    /// whose signatures were served until now stays in the DNSKEY set as if it had ended now.
+    #[must_use]
+    pub fn late(&self, served: &Zone, now: u64) -> Vec<(&Key, Times)> {
+        let served = Served::of(served);
+        let mut late: Vec<(&Key, Times)> = self.keys().iter().map(|key| (key, key.times)).collect();
+        if served.dnskeys.is_empty() {
+            return Vec::new(); // A zone's first keys sign at once.
+        }
+        let is_shown =
+            |key: &Key| matches!(key.times.state(now), State::Published | State::Signing | State::Retired);
+        for new in self.keys().iter().filter(|key| is_shown(key) && !served.publishes(key)) {
+            match new.role() {
+                Role::ZoneSigning => wait_to_sign(&mut late, new, &served, now + KEYS_SEEN),
+                Role::KeySigning => wait_to_tell(&mut late, new, &served, now),
+            }
+        }
+        let signs = |key: &Key, times: Times| times.state(now) == State::Signing && served.publishes(key);
+        let going_on: Vec<u8> =
+            late.iter().filter(|(key, times)| signs(key, *times)).map(|(key, _)| key.algorithm()).collect();
+        for (old, times) in &mut late {
+            let is_over = times.inactive.is_some_and(|inactive| inactive + PROMPT < now);
+            let is_followed = old.role() == Role::ZoneSigning && going_on.contains(&old.algorithm());
+            if is_over && is_followed && served.relies_on(old) {
+                *times = times.ending_at(now);
+            }
+        }
+        late.retain(|(key, times)| key.times != *times);
+        late
+    }
+
     /// What begins now to bring the keys of a zone to another algorithm; `None` if nothing does: they have it, or keys are being replaced.
     ///
     /// The conservative way (RFC 6781, 4.1.4): first the signatures, when those are everywhere the keys, when those are everywhere the DS
@@ -151,6 +234,37 @@ impl KeySet {
         let leaving = old().filter(key_signing);
         timed.extend(leaving.map(|key| (key, Times { sync_delete: sync, ..key.times })));
         Some(Change { drawn, timed })
+    }
+}
+
+/// Has a zone-signing key sign from `seen` on, and those go on until then that sign what is served. Without one of them nobody else could sign.
+fn wait_to_sign(late: &mut [(&Key, Times)], new: &Key, served: &Served<'_>, seen: u64) {
+    let is_early = new.times.activate.is_none_or(|activate| activate + PROMPT < seen);
+    let goes_on = |key: &Key| key.algorithm() == new.algorithm() && served.relies_on(key);
+    if !is_early || !late.iter().any(|(key, _)| goes_on(key)) {
+        return;
+    }
+    for (key, times) in late {
+        if key.tag() == new.tag() && key.algorithm() == new.algorithm() {
+            times.activate = Some(seen);
+        } else if key.role() == Role::ZoneSigning && goes_on(key) {
+            *times = times.ending_at(seen);
+        }
+    }
+}
+
+/// Has the parent told of a key-signing key when caches can have it. What it signs is new now, unless it has signed before it is shown.
+fn wait_to_tell(late: &mut [(&Key, Times)], new: &Key, served: &Served<'_>, now: u64) {
+    let (seen, told) = (now + KEYS_SEEN, new.times.sync_publish);
+    for (key, times) in late.iter_mut().filter(|(key, _)| key.role() == Role::KeySigning) {
+        let is_new = key.tag() == new.tag() && key.algorithm() == new.algorithm();
+        if is_new && !served.is_signed_by(new) {
+            times.activate =
+                times.activate.map(|activate| if activate + PROMPT < now { now } else { activate });
+        }
+        let time = if is_new { &mut times.sync_publish } else { &mut times.sync_delete };
+        let is_early = |time: u64| told.is_some_and(|told| told <= time) && time + PROMPT < seen;
+        *time = time.map(|time| if is_early(time) { seen } else { time });
     }
 }
 

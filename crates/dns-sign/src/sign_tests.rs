@@ -407,6 +407,98 @@ fn a_key_that_signed_all_stays_published_until_its_signatures_are_gone() {
     );
 }
 
+/// A zone of two keys, signed at `NOW`, and its keys once that of a role has been rolled then.
+fn rolled(role: Role) -> (Zone, KeySet) {
+    let first = [Role::KeySigning, Role::ZoneSigning].map(|role| key(role, Times::first(NOW - 30 * DAY)));
+    let keys = KeySet::new(first.into_iter().collect());
+    let served = sign(&keys, NOW);
+    let mut all = keys.into_keys();
+    let old = all.iter_mut().find(|key| key.role() == role).unwrap();
+    let (ending, new) = old.times.roll(role, NOW);
+    old.times = ending;
+    all.push(key(role, new));
+    (served, KeySet::new(all))
+}
+
+fn sign(keys: &KeySet, now: u64) -> Zone {
+    let mut signed = None;
+    at(keys, now, |signer| signed = Some(signer.sign(&zone(7, &[]), 8, 5).unwrap()));
+    signed.unwrap()
+}
+
+/// The keys with the times that they have when a server looks at `now` that has served this.
+fn looked_at(keys: KeySet, served: &Zone, now: u64) -> KeySet {
+    let late: Vec<(u16, Times)> =
+        keys.late(served, now).iter().map(|(key, times)| (key.tag(), *times)).collect();
+    let mut all = keys.into_keys();
+    for (tag, times) in late {
+        all.iter_mut().find(|key| key.tag() == tag).unwrap().times = times;
+    }
+    KeySet::new(all)
+}
+
+/// The times of the old key of a role and of the new one.
+fn old_and_new(keys: &KeySet, role: Role) -> [Times; 2] {
+    let mut times: Vec<Times> =
+        keys.keys().iter().filter(|key| key.role() == role).map(|key| key.times).collect();
+    times.sort_by_key(|times| times.created);
+    [times[0], times[1]]
+}
+
+#[test]
+fn a_zone_signing_key_does_not_sign_before_its_dnskey_record_was_served_for_as_long_as_caches_have_the_old_set()
+ {
+    use State::*;
+    const HOUR: u64 = 3600;
+    // The server looks at once; three hours late; when the old key should have been gone for a week.
+    for (late, begin) in [(60, 0), (3 * HOUR, 3 * HOUR), (20 * DAY, 20 * DAY)] {
+        let (served, keys) = rolled(Role::ZoneSigning);
+        let keys = looked_at(keys, &served, NOW + late);
+        let times = old_and_new(&keys, Role::ZoneSigning);
+        let states = |after: u64| times.map(|times| times.state(NOW + begin + after));
+        assert_eq!(states(61), [Signing, Published], "{late}");
+        assert_eq!(states(2 * HOUR), [Retired, Signing], "{late}");
+        assert_eq!(states(8 * DAY + 2 * HOUR - 1), [Retired, Signing], "{late}");
+        assert_eq!(states(8 * DAY + 2 * HOUR), [Removed, Signing], "{late}");
+        let next = sign(&keys, NOW + late);
+        assert!(keys.late(&next, NOW + late).is_empty(), "{late}: it is served now");
+        assert!(keys.late(&next, NOW + late + HOUR).is_empty(), "{late}");
+    }
+}
+
+#[test]
+fn a_key_stays_published_until_caches_have_lost_the_signatures_that_were_served_last() {
+    let (_, keys) = rolled(Role::ZoneSigning);
+    let served = sign(&keys, NOW + 60);
+    let back = NOW + 20 * DAY;
+    let keys = looked_at(keys, &served, back);
+    let [old, new] = old_and_new(&keys, Role::ZoneSigning);
+    assert_eq!([old, new].map(|times| times.state(back)), [State::Retired, State::Signing]);
+    assert_eq!(old.delete, Some(back + 8 * DAY));
+    assert!(keys.late(&sign(&keys, back), back + 60).is_empty());
+}
+
+#[test]
+fn the_parent_is_told_of_a_key_when_caches_can_have_it() {
+    let seen = |late: u64| {
+        let (served, keys) = rolled(Role::KeySigning);
+        let [old, new] = old_and_new(&looked_at(keys, &served, NOW + late), Role::KeySigning);
+        assert_eq!(new.sync_publish, old.sync_delete);
+        [new.activate, new.sync_publish].map(|time| time.unwrap() - NOW)
+    };
+    assert_eq!(seen(60), [0, 7200]);
+    assert_eq!(seen(3 * 3600), [3 * 3600, 5 * 3600]);
+}
+
+#[test]
+fn the_first_keys_of_a_zone_sign_at_once_and_so_do_those_whose_predecessors_are_lost() {
+    let (_, keys) = rolled(Role::ZoneSigning);
+    assert!(keys.late(&zone(7, &[]), NOW + DAY).is_empty(), "it was not signed");
+    let (served, _) = rolled(Role::ZoneSigning);
+    let late = keys.late(&served, NOW + DAY);
+    assert!(late.iter().all(|(key, _)| key.role() == Role::KeySigning), "by others: the parent waits");
+}
+
 /// The keys of a zone that goes from ECDSAP256SHA256 to ED25519 since `NOW`, which began with keys of these roles.
 fn changing(roles: &[Role]) -> KeySet {
     let old = KeySet::new(roles.iter().map(|role| key(*role, Times::first(NOW - DAY))).collect());

@@ -33,6 +33,12 @@ const CLOCK_SKEW: u32 = 3600;
 /// Octets of RRSIG data in front of the signer's name.
 const FIXED_LEN: usize = 18;
 
+/// Algorithm and tag of the key that has made a signature; `None` if that is malformed.
+pub(crate) fn key_of(rrsig: &[u8]) -> Option<(u8, u16)> {
+    let fixed = rrsig.first_chunk::<FIXED_LEN>()?;
+    Some((fixed[2], u16::from_be_bytes([fixed[16], fixed[17]])))
+}
+
 /// What signatures are made with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pen<'k> {

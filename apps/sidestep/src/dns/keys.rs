@@ -312,7 +312,10 @@ fn roll(zone: &SignedZone, role: Role) -> anyhow::Result<String> {
             show_time(time),
             key.tag()
         ),
-        _ => format!("; it signs from {} on", new.activate.map(show_time).unwrap_or_default()),
+        _ => format!(
+            "; it signs two hours after the first version that has it, from {} on at the earliest",
+            new.activate.map(show_time).unwrap_or_default()
+        ),
     };
     Ok(format!("new key {}{then}. The server looks for it within an hour, or at SIGHUP", stem.display()))
 }

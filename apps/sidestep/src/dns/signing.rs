@@ -162,6 +162,9 @@ pub(crate) fn load(
         None => read_signed(&signed, source.origin(), store::read)?.map(|version| (version, false)),
     };
     let mut keys = keys_for(source.origin(), spec, held.is_some())?;
+    if let Some(served) = held.as_ref().and_then(|(version, _)| version.tree()) {
+        keys = as_served(keys, directory, served)?;
+    }
     tokens::connect(source.origin(), &mut keys, spec.key_uri.as_ref());
     let keys = Arc::new(keys);
     let signing = |source, is_unsaved| Signing {
@@ -457,7 +460,8 @@ impl Signing {
 pub(crate) fn renew(held: &Version) -> anyhow::Result<(Option<Version>, Duration)> {
     let (Some(zone), Some(signing)) = (held.tree(), &held.signing) else { return Ok((None, LOOK_MAX)) };
     let now = unix_time();
-    let mut keys = with_algorithm(zone.origin(), &signing.directory, signing.algorithm, signing.makes_keys)?;
+    let keys = with_algorithm(zone.origin(), &signing.directory, signing.algorithm, signing.makes_keys)?;
+    let mut keys = as_served(keys, &signing.directory, zone)?;
     tokens::connect(zone.origin(), &mut keys, signing.key_uri.as_ref());
     let before = Arc::clone(&signing.keys);
     let signing = Signing { keys: Arc::new(keys), ..Signing::clone(signing) };
@@ -540,6 +544,24 @@ fn with_algorithm(
         );
     }
     for (key, times) in change.timed {
+        key_files::set_times(origin, directory, key, times)?;
+    }
+    key_files::read(origin, directory)
+}
+
+/// The keys in a directory, those with later times that come or go later than they were to, by the version that is served until now. Their files
+/// have these times before a version follows them.
+fn as_served(keys: KeySet, directory: &Path, served: &Zone) -> anyhow::Result<KeySet> {
+    if keys.late(served, unix_time()).is_empty() {
+        return Ok(keys);
+    }
+    let (origin, _lock) = (served.origin(), key_files::lock(directory)?);
+    let keys = key_files::read(origin, directory)?;
+    for (key, times) in keys.late(served, unix_time()) {
+        log::info!(
+            "zone {origin}: the times of key {} are put off, as the zone that is served does not follow them yet",
+            key.tag()
+        );
         key_files::set_times(origin, directory, key, times)?;
     }
     key_files::read(origin, directory)

@@ -2,6 +2,7 @@
 
 mod csync;
 mod fake_parent;
+mod late;
 mod parent;
 mod token;
 
@@ -93,16 +94,23 @@ impl SignedZone {
         self.server.process.signal(Signal::HUP);
     }
 
+    /// Has a version with another key: the times that have to pass since then are counted from it.
     fn roll(&self) {
         let output = command(&["dns", "key", "roll", ORIGIN, "--config", &self.config]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        self.reload();
+        self.wait_until_seen();
+    }
+
+    fn wait_until_seen(&self) {
+        self.wait_for_keys("the server has all keys", |keys| {
+            keys.iter().all(|key| word(key, "state") != "unseen")
+        });
     }
 
     /// The data of the DS record that the parent should have.
     fn ds(&self) -> Vec<Vec<u8>> {
-        self.wait_for_keys("the server has all keys", |keys| {
-            keys.iter().all(|key| word(key, "state") != "unseen")
-        });
+        self.wait_until_seen();
         let output = command(&["dns", "keys", "--ds", "--config", &self.config]);
         let text = String::from_utf8(output.stdout).unwrap();
         let record = |line: &str| {
