@@ -12,7 +12,7 @@ use crate::chain::{name_of, next_of, relinked};
 use crate::hashed::{self, Link, PARAMETERS, is_hashed, owner_of};
 use crate::key_set::Active;
 use crate::signature::{Lifetimes, Pen};
-use crate::wanted::{Linked, Set, csync_serial, hashed_types, is_linked, is_made, sets_at};
+use crate::wanted::{Linked, Set, csync_serial, hashed_types, is_linked, sets_at};
 
 /// Why a zone cannot be signed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -280,7 +280,7 @@ pub fn differing(held: &Zone, source: &Zone) -> Vec<NameBuf> {
 
 /// Whether a node has all sets of another one that are not the signer's.
 fn has_all(node: Option<Node<'_>>, other: Node<'_>) -> bool {
-    let mut sets = other.rrsets().filter(|set| !is_made(set.rtype()));
+    let mut sets = other.rrsets().filter(|set| !set.rtype().is_made_by_signing());
     sets.all(|set| {
         let own = node.and_then(|node| node.rrset(set.rtype()));
         own.is_some_and(|own| is_same(own, set))

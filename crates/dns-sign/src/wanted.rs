@@ -7,6 +7,7 @@ use dns_wire::{Name, Rtype};
 use dns_zone::{Node, Rrset, Zone};
 
 use crate::hashed::PARAMETERS_DATA;
+use crate::key::is_for_parent;
 use crate::key_set::Active;
 
 /// TTL of the sets that keys make, in seconds: a change of keys takes as long as this to be seen by all.
@@ -46,14 +47,9 @@ impl Set {
     }
 }
 
-/// Whether records of a type are the signer's to make: what a source has of them is left out.
-pub(crate) fn is_made(rtype: Rtype) -> bool {
-    matches!(rtype, Rtype::RRSIG | Rtype::NSEC | Rtype::NSEC3 | Rtype::NSEC3PARAM)
-}
-
 /// Whether a name of a source has an NSEC record: it has records, and is not hidden by a cut or DNAME (RFC 4035, 2.3).
 pub(crate) fn is_linked(node: Node<'_>) -> bool {
-    node.rrsets().any(|set| !is_made(set.rtype())) && !node.is_occluded()
+    node.rrsets().any(|set| !set.rtype().is_made_by_signing()) && !node.is_occluded()
 }
 
 /// How a name that is not hidden by a cut or DNAME stands among those that are denied by.
@@ -75,7 +71,7 @@ pub(crate) fn sets_at(
     csync: Option<u32>,
 ) -> Vec<Set> {
     let is_authoritative = |rtype| linked.is_some() && (!node.is_cut() || rtype == Rtype::DS);
-    let own = node.rrsets().filter(|set| !is_made(set.rtype()));
+    let own = node.rrsets().filter(|set| !set.rtype().is_made_by_signing());
     let mut sets: Vec<Set> = own.map(|set| Set::of(set, is_authoritative(set.rtype()))).collect();
     if node.parent().is_none() {
         add_keys(&mut sets, source.origin(), keys);
@@ -109,21 +105,37 @@ pub(crate) fn hashed_types(sets: &[Set]) -> Vec<u8> {
     bit_maps
 }
 
-/// Adds the keys, and what the parent is to make of them, to what the source may have of such records (RFC 7344, 3).
+/// The data of the CDS record and of the CDNSKEY record by which the parent is to remove all DS records (RFC 8078, 4).
+const DELETE: [(Rtype, &[u8]); 2] = [(Rtype::CDS, &[0, 0, 0, 0, 0]), (Rtype::CDNSKEY, &[0, 0, 3, 0, 0])];
+
+fn is_delete(set: &Set) -> bool {
+    DELETE
+        .iter()
+        .any(|(rtype, rdata)| set.rtype == *rtype && set.records.iter().any(|record| record == rdata))
+}
+
+/// Adds the keys to the DNSKEY records that the source may have, and what the parent is to make of them (RFC 7344, 3). CDS and CDNSKEY records of the
+/// source are of keys that the zone may have had elsewhere, and are left out; but if one of them has the parent remove all DS records, those two stand alone.
 fn add_keys(sets: &mut Vec<Set>, origin: Name<'_>, keys: &Active<'_>) {
+    let is_to_end = sets.iter().any(is_delete);
+    sets.retain(|set| !is_for_parent(set.rtype));
     let mut add = |rtype, rdata: Vec<u8>| match sets.iter_mut().find(|set| set.rtype == rtype) {
         Some(set) if set.records.contains(&rdata) => {}
         Some(set) => set.records.push(rdata),
         None => sets.push(Set { rtype, ttl: KEY_TTL, records: vec![rdata], is_signed: true }),
     };
     keys.published.iter().for_each(|key| add(Rtype::DNSKEY, key.dnskey().to_vec()));
-    for key in &keys.synced {
-        add(Rtype::CDS, key.ds(origin));
-        add(Rtype::CDNSKEY, key.dnskey().to_vec());
+    if is_to_end {
+        DELETE.iter().for_each(|(rtype, rdata)| add(*rtype, rdata.to_vec()));
+    } else {
+        for key in &keys.synced {
+            add(Rtype::CDS, key.ds(origin));
+            add(Rtype::CDNSKEY, key.dnskey().to_vec());
+        }
     }
     // Times of keys count on it that nobody has such a set for longer.
-    let of_keys = |set: &&mut Set| [Rtype::DNSKEY, Rtype::CDS, Rtype::CDNSKEY].contains(&set.rtype);
-    sets.iter_mut().filter(of_keys).for_each(|set| set.ttl = set.ttl.min(KEY_TTL));
+    let of_keys = sets.iter_mut().filter(|set| set.rtype == Rtype::DNSKEY);
+    of_keys.for_each(|set| set.ttl = set.ttl.min(KEY_TTL));
 }
 
 /// The types of which the parent is to have copies (RFC 7477, 2.1.2): the name servers, and the addresses of those in the zone.
@@ -204,7 +216,27 @@ mod tests {
             let mut sets: Vec<Set> = types.into_iter().chain([Rtype::A]).map(set).collect();
             add_keys(&mut sets, origin.as_name(), &keys.at(2).unwrap());
             let seen: Vec<(u32, usize)> = sets.iter().map(|set| (set.ttl, set.records.len())).collect();
-            assert_eq!(seen, [(expected, 2), (expected, 2), (expected, 2), (own, 1)]);
+            assert_eq!(seen, [(expected, 2), (own, 1), (KEY_TTL, 1), (KEY_TTL, 1)], "CDS is ours alone");
+        }
+    }
+
+    #[test]
+    fn a_source_that_has_the_parent_remove_all_ds_records_has_that_alone() {
+        let origin = NameBuf::from_text(b"example.", None).unwrap();
+        let times = Times { sync_publish: Some(1), ..Times::default() };
+        let files = KeyFiles::generate(origin.as_name(), Role::KeySigning, times).unwrap();
+        let keys = KeySet::new(vec![Key::read(origin.as_name(), &files.public, &files.private).unwrap()]);
+        for (rtype, rdata) in DELETE {
+            let set = |rtype, records| Set { rtype, ttl: 60, records, is_signed: true };
+            let mut sets =
+                vec![set(rtype, vec![vec![1; 8], rdata.to_vec()]), set(Rtype::A, vec![vec![1; 4]])];
+            add_keys(&mut sets, origin.as_name(), &keys.at(2).unwrap());
+            let of_parent: Vec<_> = sets.iter().filter(|set| is_for_parent(set.rtype)).collect();
+            let deletes = DELETE.map(|(rtype, rdata)| (rtype, vec![rdata.to_vec()]));
+            assert_eq!(
+                of_parent.iter().map(|set| (set.rtype, set.records.clone())).collect::<Vec<_>>(),
+                deletes
+            );
         }
     }
 

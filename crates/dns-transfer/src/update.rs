@@ -115,7 +115,7 @@ impl Update {
                 return Err(Rcode::FormErr);
             }
             // Signatures and proofs are made by whoever has the keys, and not by updates (RFC 3007, 4.3).
-            if matches!(*rtype, Rtype::RRSIG | Rtype::NSEC | Rtype::NSEC3 | Rtype::NSEC3PARAM) {
+            if rtype.is_made_by_signing() {
                 return Err(Rcode::Refused);
             }
         }

@@ -142,6 +142,12 @@ impl Rtype {
         long.map(|&(number, _)| Rtype(number)).or_else(|| numbered(text, b"TYPE").map(Rtype))
     }
 
+    /// Whether whoever signs a zone makes all records of the type: signatures, and what denies (RFC 4034, RFC 5155).
+    #[must_use]
+    pub const fn is_made_by_signing(self) -> bool {
+        matches!(self, Rtype::RRSIG | Rtype::NSEC | Rtype::NSEC3 | Rtype::NSEC3PARAM)
+    }
+
     /// True for types that exist only in queries and messages and never in a zone (RFC 6895, 3.1), and for the
     /// reserved number 0.
     #[must_use]

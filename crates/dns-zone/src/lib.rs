@@ -19,6 +19,6 @@ pub mod versioned;
 pub use builder::{RecordError, ZoneBuilder, ZoneError};
 pub use denial::{Denial, Nsec, Nsec3};
 pub use editor::{Changed, ZoneEditor};
-pub use load::load_zone;
+pub use load::{load_source, load_zone};
 pub use overlay::{Overlay, load_overlay};
 pub use tree::{Marks, Node, NodeId, Rrset, Zone};

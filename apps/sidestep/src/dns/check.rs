@@ -43,9 +43,9 @@ pub(crate) fn check(options: &options::Check) -> anyhow::Result<ExitCode> {
     config.warnings().iter().for_each(|warning| report.warning("secret", warning));
     report.check_places(&config);
     for spec in &config.zones {
-        match load::read(spec) {
-            Ok(zone) => {
-                report.add_zone(spec, &zone, server);
+        match load::read_and_count(spec) {
+            Ok((zone, left_out)) => {
+                report.add_zone(spec, (&zone, left_out), server);
                 match load::check_lines(spec, &zone) {
                     Ok(data) => report.see_pools(&config.pools, (spec, &zone), &data),
                     Err(errors) => report.add_errors(spec, &errors),
@@ -107,7 +107,7 @@ impl Report {
         }
     }
 
-    fn add_zone(&mut self, spec: &ZoneSpec, zone: &Zone, server: Option<SocketAddr>) {
+    fn add_zone(&mut self, spec: &ZoneSpec, (zone, left_out): (&Zone, usize), server: Option<SocketAddr>) {
         self.lines.push(load::describe(spec, zone));
         if let Some(first) = self.files.insert(NameBuf::from(zone.origin()), spec.file.clone()) {
             let what = format!(
@@ -119,6 +119,12 @@ impl Report {
         }
         for found in findings(zone, self.now) {
             self.warning(place_of(zone, &found.owner), found.kind);
+        }
+        if left_out > 0 {
+            let what = format!(
+                "its RRSIG, NSEC, NSEC3 and NSEC3PARAM records, {left_out}, are left out: dnssec = true has the server make them"
+            );
+            self.warning(format!("zone {}", zone.origin()), what);
         }
         match signing::look(zone.origin(), spec) {
             Ok(warning) => {

@@ -14,7 +14,7 @@ use dns_auth::pools::{ADDRESS_TYPES, address_in};
 use dns_auth::{Catalog, LineData, LineOverlays, ServedZone, Unavailable};
 use dns_wire::{Name, NameBuf};
 use dns_zone::text::{Files, Limits, TextFile, ZoneTextErrors, origin_from_path};
-use dns_zone::{Overlay, Zone, load_overlay, load_zone};
+use dns_zone::{Overlay, Zone, load_overlay, load_source, load_zone};
 
 use super::config::ZoneSpec;
 use super::health::Target;
@@ -79,12 +79,21 @@ impl Stamp {
 
 /// Reads and checks one zone.
 pub(crate) fn read(spec: &ZoneSpec) -> Result<Zone, ZoneTextErrors> {
+    read_and_count(spec).map(|(zone, _)| zone)
+}
+
+/// The same, and how many records are left out, as the zone is signed here.
+pub(crate) fn read_and_count(spec: &ZoneSpec) -> Result<(Zone, usize), ZoneTextErrors> {
     read_from(&mut Disk::default(), spec)
 }
 
-fn read_from(disk: &mut Disk, spec: &ZoneSpec) -> Result<Zone, ZoneTextErrors> {
+fn read_from(disk: &mut Disk, spec: &ZoneSpec) -> Result<(Zone, usize), ZoneTextErrors> {
     let origin = spec.origin.as_ref().map(|origin| origin.as_name());
-    load_zone(disk, &spec.file, origin, &Limits::default(), random_seed())
+    let (limits, seed) = (Limits::default(), random_seed());
+    match &spec.keys {
+        Some(_) => load_source(disk, &spec.file, origin, &limits, seed),
+        None => Ok((load_zone(disk, &spec.file, origin, &limits, seed)?, 0)),
+    }
 }
 
 /// Whether what lines have in a zone can be read, and has a place there; what there is of it.
@@ -578,7 +587,7 @@ impl Loading {
         self.read += 1;
         let mut disk = Disk::default();
         match read_from(&mut disk, spec) {
-            Ok(zone) => {
+            Ok((zone, _)) => {
                 let data = match line_data(&mut disk, spec, &zone, &self.pools) {
                     Ok(data) => data,
                     Err(errors) => return self.add_failed(spec, &errors, earlier.last_good(spec)),

@@ -4,6 +4,7 @@ mod csync;
 mod fake_parent;
 mod late;
 mod parent;
+mod source;
 mod token;
 
 use std::thread;
