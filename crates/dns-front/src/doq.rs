@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quinn::{Connection, RecvStream, SendStream, VarInt};
+use quinn::{Connection, ReadToEndError, RecvStream, SendStream, VarInt};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -13,6 +13,8 @@ use crate::{QUESTION_MAX, Shared};
 const NO_ERROR: VarInt = VarInt::from_u32(0);
 const INTERNAL_ERROR: VarInt = VarInt::from_u32(1);
 const PROTOCOL_ERROR: VarInt = VarInt::from_u32(2);
+const REQUEST_CANCELLED: VarInt = VarInt::from_u32(3);
+const UNSPECIFIED_ERROR: VarInt = VarInt::from_u32(5);
 /// A question with its length.
 const STREAM_MAX: usize = 2 + QUESTION_MAX;
 
@@ -27,9 +29,15 @@ pub(crate) async fn serve(connection: Connection, shared: &Arc<Shared>) {
 }
 
 async fn answer(connection: Connection, mut send: SendStream, mut receive: RecvStream, shared: Arc<Shared>) {
-    // Who never ends a question has no place for ever.
-    let Ok(Ok(octets)) = timeout(shared.idle, receive.read_to_end(STREAM_MAX)).await else {
-        return connection.close(PROTOCOL_ERROR, b"no whole message");
+    let octets = match timeout(shared.idle, receive.read_to_end(STREAM_MAX)).await {
+        Ok(Ok(octets)) => octets,
+        Ok(Err(ReadToEndError::TooLong)) => {
+            return connection.close(PROTOCOL_ERROR, b"more than one message");
+        }
+        // The client has cancelled this question; others go on (RFC 9250, 4.3.1).
+        Ok(Err(ReadToEndError::Read(_))) => return abandon(send, receive, REQUEST_CANCELLED),
+        // Who never ends a question has no place for ever.
+        Err(_) => return abandon(send, receive, UNSPECIFIED_ERROR),
     };
     let Some(message) = message_in(&octets) else {
         return connection.close(PROTOCOL_ERROR, b"not one message with ID 0");
@@ -46,6 +54,12 @@ async fn answer(connection: Connection, mut send: SendStream, mut receive: RecvS
     } else {
         let _ = send.reset(INTERNAL_ERROR);
     }
+}
+
+/// Ends one stream, both ways. One that is closed already cannot be ended, and need not be.
+fn abandon(mut send: SendStream, mut receive: RecvStream, why: VarInt) {
+    let _ = receive.stop(why);
+    let _ = send.reset(why);
 }
 
 /// `None` if not all of them can be sent.

@@ -79,11 +79,16 @@ impl Primary {
     }
 }
 
-/// How many messages, SOA records and records a client of aioquic gets, which `make setup` installs.
+/// How many messages, SOA records and records a client gets.
 fn transfer_over_quic(port: u16) -> Vec<usize> {
+    numbers_of("quic_transfer.py", port)
+}
+
+/// The numbers that a client of aioquic prints, which `make setup` installs.
+fn numbers_of(script: &str, port: u16) -> Vec<usize> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let python = root.parent().unwrap().join("target/programs/python/bin/python");
-    let script = root.join("tests/kernel/quic_transfer.py");
+    let script = root.join("tests/kernel").join(script);
     let output = Command::new(python).arg(script).args([&port.to_string(), ORIGIN]).output().unwrap();
     let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     let numbers = text.split_whitespace().map(|word| word.parse().unwrap_or_else(|_| panic!("{text}")));
@@ -124,6 +129,12 @@ fn start_bind(directory: &Directory, zone: &str, listen: &str) -> (Child, Socket
     let mut command = Command::new("named");
     command.args(["-g", "-n", "1", "-c", &config]);
     (Child::spawn("named", &mut command).unwrap(), ([127, 0, 0, 1], port).into())
+}
+
+#[test]
+fn a_question_over_quic_that_its_client_cancels_ends_alone() {
+    let primary = Primary::start("");
+    assert_eq!(numbers_of("quic_cancel.py", primary.quic.port()), [0; 5], "the codes of the others");
 }
 
 #[test]
