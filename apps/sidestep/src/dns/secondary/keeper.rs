@@ -289,10 +289,10 @@ impl Keeper {
         let gone = self.gone(&spec.origin, &members);
         if members.is_empty() && !gone.is_empty() {
             return log::error!(
-                "catalog {} has lost all of its zones at once: the {} zones that it had are kept until it has \
-                 others, or the server is started again",
+                "catalog {} has lost all of its zones at once: the {} zones that it had are kept until it has others{}",
                 spec.origin,
-                gone.len()
+                gone.len(),
+                if spec.file.is_some() { "" } else { ", or the server is started again" }
             );
         }
         gone.into_iter().for_each(|number| self.leave(number));
