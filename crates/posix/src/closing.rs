@@ -8,7 +8,7 @@ use clock::Instant;
 use crate::descriptors::fd_table::{Entry, FdTable};
 use crate::descriptors::internal;
 use crate::ids::{EpollId, SocketId};
-use crate::moves::to_kernel::IfRefused;
+use crate::moves::to_kernel::Terms;
 use crate::process::{Closing, State};
 use crate::socket::{Place, Role};
 
@@ -180,7 +180,7 @@ impl State {
             }
             // A connection that was made after the fork may have the addresses of one before it.
             Role::Stream(Place::Stack(_)) if socket.is_common && self.kinship.is_held_by_child(ends) => {
-                let kernel = self.take_off_stack(id, IfRefused::Lost, now);
+                let kernel = self.take_off_stack(id, Terms::Must, now);
                 if let Ok(kernel) = kernel {
                     self.kinship.keep_for_children(ends, kernel);
                     let claim = self.sockets.remove(id).and_then(|socket| socket.claim);

@@ -68,6 +68,10 @@ struct Others {
     given_to_children: Mutex<Vec<(u32, bool)>>,
     /// How often all queues were given back.
     gave_back: AtomicU32,
+    /// The broker does not answer.
+    stands_still: AtomicBool,
+    /// Connections that it was offered meanwhile.
+    tried: AtomicU32,
     /// The kernel takes no connections.
     take_none: AtomicBool,
     /// Ways to peers are being looked for.
@@ -144,8 +148,12 @@ impl Attachment for Wire {
         &mut self,
         connection: &Established,
         _: SocketKind,
-        _: bool,
+        offered_for: Option<Duration>,
     ) -> Result<OwnedFd, NotMoved> {
+        if offered_for.is_some() && self.others.stands_still.load(Ordering::Relaxed) {
+            self.others.tried.fetch_add(1, Ordering::Relaxed);
+            return Err(NotMoved::NotYet);
+        }
         if let Some(happens) = self.others.meanwhile.lock().unwrap().as_mut() {
             happens();
         }
