@@ -44,7 +44,7 @@ impl Process {
         let (epfd, mut room) = (epoll.fd, epoll.lend_room(events.len()));
         drop(state);
         let timeout = deadline.map(|deadline| deadline.since(self.now()).into());
-        let found = inside::outside(|| syscall::epoll_pwait2(epfd, room.events(), timeout, mask));
+        let found = inside::sleep(timeout, |time| syscall::epoll_pwait2(epfd, room.events(), time, mask));
         let mut state = self.lock();
         if let Some(epoll) = state.epolls.get_mut(id) {
             epoll.bell.listeners = epoll.bell.listeners.saturating_sub(1);
@@ -63,7 +63,8 @@ impl Process {
         if let Some(epoll) = state.epolls.get_mut(id) {
             epoll.room = room;
         }
-        match count == 0 && found > 0 {
+        // Nothing but the bell was heard, or a handler ran in the last moment.
+        match count == 0 && (found > 0 || inside::has_handled(0)) {
             true if inside::has_handled(mask.unwrap_or(0)) => Heard::Over(fail(libc::EINTR)),
             true => Heard::Bell(state),
             false => Heard::Over(Ok(count)),

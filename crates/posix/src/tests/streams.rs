@@ -293,19 +293,46 @@ fn what_is_connected_is_not_bound_and_does_not_listen() {
 }
 
 thread_local! {
-    /// What happens when this thread's next sleep ends, just before a handler without `SA_RESTART` runs.
-    static MEANWHILE: std::cell::Cell<Option<Box<dyn FnOnce()>>> = const { std::cell::Cell::new(None) };
+    /// What happens when this thread's next sleep begins (true) or ends, just before a handler without `SA_RESTART` runs.
+    static MEANWHILE: std::cell::Cell<Option<(bool, Box<dyn FnOnce()>)>> = const { std::cell::Cell::new(None) };
 }
 
-/// The next sleep of this thread is ended by something else than a signal, `happens` then, and a handler of `SIGUSR1` runs.
-fn when_the_next_sleep_ends(happens: impl FnOnce() + 'static) {
-    crate::inside::on_sleep(|begins| {
-        if let Some(happens) = (!begins).then(|| MEANWHILE.take()).flatten() {
+/// Something `happens` when this thread's next sleep begins, or when it was ended by something else than a signal, and a handler of
+/// `SIGUSR1` runs.
+fn when_the_next_sleep(begins: bool, happens: impl FnOnce() + 'static) {
+    crate::inside::on_sleep(|begins| match MEANWHILE.take() {
+        Some((at, happens)) if at == begins => {
             happens();
             crate::inside::on_handler(libc::SIGUSR1, false);
         }
+        later => MEANWHILE.set(later),
     });
-    MEANWHILE.set(Some(Box::new(happens)));
+    MEANWHILE.set(Some((begins, Box::new(happens))));
+}
+
+fn when_the_next_sleep_ends(happens: impl FnOnce() + 'static) {
+    when_the_next_sleep(false, happens);
+}
+
+/// Each of these calls would sleep for ever.
+#[test]
+fn a_handler_that_runs_just_before_a_sleep_ends_the_call() {
+    let (done_by, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let pair = Pair::new();
+        let (_, left, _) = pair.accepted(0);
+        when_the_next_sleep(true, || ());
+        // Without a time limit it would be restarted.
+        let mut fds = [crate::request::PollFd { fd: left, events: libc::POLLIN, revents: 0 }];
+        let polled = done(pair.left.poll(&mut fds, None, None));
+        when_the_next_sleep(true, || ());
+        let epfd = pair.left.epoll();
+        pair.left.watch(epfd, libc::EPOLL_CTL_ADD, left, libc::EPOLLIN).unwrap();
+        let waited = done(pair.left.epoll_wait(epfd, &mut [EpollEvent::default()], None, None));
+        let _ = done_by.send([polled, waited]);
+    });
+    let interrupted = Err(Errno(libc::EINTR));
+    assert_eq!(is_done.recv_timeout(PATIENCE), Ok([interrupted, interrupted]));
 }
 
 #[test]
