@@ -254,7 +254,7 @@ impl Client {
 
     /// Takes one message if there is one, and puts it where it belongs.
     pub(super) fn receive(&mut self) -> Result<bool, ClientError> {
-        if matches!(self.line, Line::Alone) {
+        if matches!(self.line, Line::Alone { .. }) {
             self.look_for_broker()?;
             return Ok(false);
         }

@@ -28,7 +28,7 @@
 mod error;
 mod event;
 mod exchange;
-mod without_broker;
+pub(crate) mod without_broker;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -156,6 +156,12 @@ impl Client {
     /// Readable when there is something to take by [`Client::poll_event`].
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+
+    /// The same for who sleeps. None while the broker is gone and the process has no descriptor for a timer: then [`Client::poll_event`] is to
+    /// be called from time to time.
+    pub fn fd_to_sleep_on(&self) -> Option<BorrowedFd<'_>> {
+        (!matches!(self.line, Line::Alone { looks_at: Some(_) })).then(|| self.fd())
     }
 
     /// Whether an event came while a request waited, so that [`Client::fd`] need not be readable for it.

@@ -189,7 +189,7 @@ impl Brokered {
 impl Attachment for Brokered {
     fn descriptor(&self) -> Option<RawFd> {
         match &self.line {
-            Line::Open(client) => Some(client.fd().as_raw_fd()),
+            Line::Open(client) => client.fd_to_sleep_on().map(|fd| fd.as_raw_fd()),
             Line::Idle | Line::Cut => None,
         }
     }
