@@ -366,6 +366,58 @@ fn one_shot_is_not_spent_by_another_with_the_same_data() {
     assert_eq!(pair.left.ready(epfd), [], "once");
 }
 
+#[test]
+fn of_two_with_the_same_data_the_one_that_was_told_is_silent() {
+    let pair = Pair::new();
+    let epfd = pair.left.epoll();
+    let [first, second] = [pair.listen(), pair.listen()];
+    // The kernel tells them in the order in which they become ready, which is not that in which they were added.
+    let _peers = [second, first].map(|(listener, address)| {
+        if listener == second.0 {
+            watch_alike(&pair, epfd, first.0, EPOLLIN | EPOLLONESHOT);
+            watch_alike(&pair, epfd, second.0, EPOLLIN | EPOLLONESHOT);
+        }
+        let peer = std::net::TcpStream::connect(("127.0.0.1", address.port())).unwrap();
+        until_readable(listener);
+        peer
+    });
+    let mut told = 0;
+    until("both are told", || {
+        let count = done(pair.left.epoll_wait(
+            epfd,
+            &mut [EpollEvent::default()],
+            Some(std::time::Duration::ZERO),
+            None,
+        ));
+        told += count.unwrap();
+        told == 2
+    });
+    assert_eq!(pair.left.ready(epfd), [], "each once");
+}
+
+#[test]
+fn one_shot_that_another_thread_has_armed_again_meanwhile_is_armed() {
+    let pair: &'static Pair = Box::leak(Box::new(Pair::without_queues()));
+    {
+        let mut state = pair.left.lock();
+        (state.attachment, state.attached) = (None, false); // All is the kernel's.
+    }
+    let listener = pair.left.listen_anywhere(libc::SOCK_NONBLOCK);
+    let epfd = pair.left.epoll();
+    pair.left.watch(epfd, EPOLL_CTL_ADD, listener, EPOLLIN | EPOLLONESHOT).unwrap();
+    let port = crate::address::local_of(listener).unwrap().port();
+    let _peer = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    until_readable(listener);
+    let wait = || done(pair.left.epoll_wait(epfd, &mut [EpollEvent::default()], Some(PATIENCE), None));
+    // The call has the event, and not the lock yet.
+    super::streams::when_the_next_sleep_ends(move || {
+        pair.left.watch(epfd, EPOLL_CTL_MOD, listener, EPOLLIN | EPOLLONESHOT).unwrap();
+    });
+    assert_eq!(wait(), Ok(1));
+    assert_eq!(pair.left.ready(epfd), [(listener, EPOLLIN)], "it was armed again");
+    assert_eq!(pair.left.ready(epfd), []);
+}
+
 /// Three threads, each at an instance of its own that watches the same connection: so many of them are told when something arrives,
 /// and the others when their time is over.
 fn assert_told(expected: RangeInclusive<usize>, events: i32) {

@@ -310,7 +310,7 @@ fn when_the_next_sleep(begins: bool, happens: impl FnOnce() + 'static) {
     MEANWHILE.set(Some((begins, Box::new(happens))));
 }
 
-fn when_the_next_sleep_ends(happens: impl FnOnce() + 'static) {
+pub(super) fn when_the_next_sleep_ends(happens: impl FnOnce() + 'static) {
     when_the_next_sleep(false, happens);
 }
 
