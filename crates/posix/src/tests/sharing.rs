@@ -7,10 +7,11 @@ use std::sync::atomic::Ordering;
 use ::clock::Duration;
 use libc::{EPOLL_CTL_ADD, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT};
 
-use super::{EAGAIN, LEFT, PATIENCE, Pair, RIGHT, done, until_readable};
+use super::{EAGAIN, LEFT, PATIENCE, Pair, RIGHT, done, until, until_readable};
 use crate::address::{encode, local_of};
 use crate::broker_side::RequestId;
 use crate::errno::Errno;
+use crate::ids::SocketId;
 use crate::request::{EpollEvent, PollFd, Receive, Verdict};
 use crate::socket::{Inherited, Place, Role};
 
@@ -215,6 +216,16 @@ fn the_peer_of_a_connection_that_the_kernel_does_not_take_is_told() {
     let reset = Err(Errno(libc::ECONNRESET));
     assert_eq!(pair.left.recv(left, &mut [0; 8], 0), reset);
     assert_eq!(pair.right.recv(right, &mut [0; 8], 0), reset);
+}
+
+#[test]
+fn a_parent_is_asked_for_some_connections_at_a_time() {
+    let pair = Pair::new();
+    let fds: Vec<RawFd> = (0..70).map(|_| pair.connected().0).collect();
+    let ids: Vec<SocketId> = fds.iter().map(|fd| pair.make_inherited(*fd)).collect();
+    pair.left.inherit_all(&ids);
+    assert!(fds.iter().all(|fd| !pair.left.table.is_ours(*fd)), "all are the kernel's");
+    assert_eq!(pair.others.asked_parent_at_once.load(Ordering::Relaxed), 32);
 }
 
 #[test]

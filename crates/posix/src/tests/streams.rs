@@ -314,6 +314,29 @@ pub(super) fn when_the_next_sleep_ends(happens: impl FnOnce() + 'static) {
     when_the_next_sleep(false, happens);
 }
 
+/// Another process may be faster at a listener that it has as well.
+#[test]
+fn who_waits_in_the_kernel_for_what_another_has_accepted_does_not_have_the_lock() {
+    let pair: &'static Pair = Box::leak(Box::new(Pair::new()));
+    let listener = pair.left.listen_anywhere(0);
+    let port = crate::address::local_of(listener).unwrap().port();
+    let knock = || std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let _first = knock();
+    until_readable(listener);
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        when_the_next_sleep(true, move || {
+            syscall::accept(listener, None, 0).unwrap();
+            tell.send(()).unwrap();
+        });
+        pair.left.accept4(listener, 0)
+    });
+    told.recv_timeout(PATIENCE).unwrap();
+    let other = std::thread::spawn(|| drop(pair.left.lock()));
+    until("another thread has the lock", || other.is_finished());
+    let _second = knock(); // The thread ends.
+}
+
 /// Each of these calls would sleep for ever.
 #[test]
 fn a_handler_that_runs_just_before_a_sleep_ends_the_call() {

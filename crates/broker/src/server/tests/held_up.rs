@@ -287,6 +287,38 @@ fn who_moves_connections_to_the_kernel_holds_up_nobody() {
     });
 }
 
+#[test]
+fn five_hundred_connections_that_move_at_once_are_all_moved_and_hold_up_nobody() {
+    const CLIENTS: u16 = 8;
+    const OF_EACH: u16 = 64;
+    if !lab::require_root_and_xdp() {
+        return;
+    }
+    let _turn = LABORATORY.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let lab = lab::Lab::new().unwrap();
+    lab.inside(lab::Side::Server, || {
+        let (handle, name) = broker_with_address().serve();
+        let connect = || Client::connect(name.as_bytes(), "program", std::process::id(), 3).unwrap().0;
+        let mut other = connect();
+        std::thread::scope(|scope| {
+            let move_all = |number: u16| {
+                let (mut client, listener) = (connect(), TcpListener::bind("0.0.0.0:0").unwrap());
+                client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+                for port in 4000 + number * OF_EACH..4000 + (number + 1) * OF_EACH {
+                    let connection = connection_from(&listener, port, 8);
+                    drop(client.move_connection(&connection, SocketKind::default(), None).unwrap());
+                }
+            };
+            let moving: Vec<_> = (0..CLIENTS).map(|number| scope.spawn(move || move_all(number))).collect();
+            while moving.iter().any(|thread| !thread.is_finished()) {
+                other.give_back().unwrap();
+                assert!(!other.is_behind().unwrap());
+            }
+        });
+        handle.stop();
+    });
+}
+
 /// A broker in the laboratory, with a listener and a client that has claimed it.
 fn with_claimed_listener() -> (Broker, TcpListener, Client) {
     let mut broker = broker_with_address().0;
