@@ -210,6 +210,25 @@ fn who_locks_its_sockets_is_disconnected_after_a_while_and_others_are_served_mea
     handle.stop();
 }
 
+/// Its helpers were stopped with it: that they have done nothing is not the client's fault.
+#[test]
+fn who_waits_for_a_helper_when_the_broker_is_stopped_is_not_disconnected() {
+    let mut broker = Late::new();
+    let (release, client) = (keep_busy(&broker.0.helpers, 16), claims(&broker));
+    let at = |secs| clock::Instant::from_nanos(1) + clock::Duration::from_secs(secs);
+    wait_until(|| {
+        broker.0.turn(at(0));
+        broker.0.under_way.is_busy()
+    });
+    std::thread::sleep(Duration::from_millis(1100)); // As long as nothing may be done.
+    broker.0.turn(at(10));
+    drop(release);
+    let (handle, _) = broker.serve();
+    assert!(hears(&client).contains("welcome"));
+    assert!(hears(&client).contains("claimed"));
+    handle.stop();
+}
+
 /// A broker in the laboratory, whose interface has an address.
 fn broker_with_address() -> Late {
     let family = Family { head: std::process::id(), group: None };
