@@ -778,6 +778,24 @@ fn what_a_child_has_too_goes_on_when_it_is_closed_here_and_what_came_later_ends(
 }
 
 #[test]
+fn what_a_child_has_too_and_was_closed_here_goes_on_until_the_broker_takes_it() {
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    let (common, peer) = connected_from(&pair, 0, listener, address);
+    let child = pair.left.lock().bear();
+    pair.others.stands_still.store(true, Ordering::Relaxed);
+    pair.left.shut_down(common);
+    pair.settle();
+    assert_eq!(pair.right.recv(peer, &mut [0; 8], 0), Err(EAGAIN));
+    assert_eq!(pair.left.lock().left_to_kernel.moved, 0);
+    pair.others.stands_still.store(false, Ordering::Relaxed);
+    pair.settle();
+    assert_eq!(pair.left.lock().left_to_kernel.moved, 1);
+    assert_eq!(pair.right.recv(peer, &mut [0; 8], 0), Err(EAGAIN), "the child has it");
+    drop(child);
+}
+
+#[test]
 fn a_child_gets_a_connection_with_the_options_that_its_parent_has_set() {
     let pair = Pair::new();
     let (listener, address) = pair.listen();
