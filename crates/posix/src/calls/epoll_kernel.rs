@@ -156,7 +156,12 @@ impl State {
                 None => alike.iter().filter(|(_, item)| is_of(item, event)).map(|(at, _)| *at).take(1).collect(),
             },
         };
-        reported.into_iter().for_each(|item| self.disarm(id, item));
+        let Some(epoll) = self.epolls.get_mut(id) else { return };
+        for item in reported {
+            if let Some(item) = epoll.items.get_mut(item) {
+                item.events &= PRIVATE;
+            }
+        }
     }
 }
 
