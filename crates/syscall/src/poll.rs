@@ -43,7 +43,10 @@ impl Timeout {
     /// `None` is for ever.
     pub fn set(&self, time: Option<Duration>) {
         let (secs, nanos) = time.map_or((u64::MAX, 0), |time| (time.as_secs(), time.subsec_nanos()));
-        self.secs.store(i64::try_from(secs).map_or(FOREVER_SECS, |secs| secs.min(FOREVER_SECS)), Ordering::Relaxed);
+        self.secs.store(
+            i64::try_from(secs).map_or(FOREVER_SECS, |secs| secs.min(FOREVER_SECS)),
+            Ordering::Relaxed,
+        );
         self.nanos.store(nanos.into(), Ordering::Relaxed);
     }
 
@@ -94,7 +97,8 @@ mod tests {
             timeout.expire();
             let polled = ppoll_within(&mut [], &timeout, None);
             let epfd = crate::epoll_create(libc::EPOLL_CLOEXEC).unwrap();
-            let waited = crate::epoll_pwait2(epfd, &mut [libc::epoll_event { events: 0, u64: 0 }], &timeout, None);
+            let waited =
+                crate::epoll_pwait2(epfd, &mut [libc::epoll_event { events: 0, u64: 0 }], &timeout, None);
             let _ = done.send((polled.unwrap(), waited.unwrap()));
         });
         assert_eq!(is_done.recv_timeout(Duration::from_secs(60)), Ok((0, 0)));

@@ -322,7 +322,8 @@ impl Client {
 
     /// How long a connection may take that cannot stay. If the broker has not said anything for as long, the others do not wait, too.
     fn patience_to_move(&mut self) -> Result<Duration, ClientError> {
-        let is_silent = self.is_behind()? && self.waits_since().is_some_and(|since| since.elapsed() >= PATIENCE_TO_MOVE);
+        let is_silent =
+            self.is_behind()? && self.waits_since().is_some_and(|since| since.elapsed() >= PATIENCE_TO_MOVE);
         Ok(if is_silent { Duration::ZERO } else { PATIENCE_TO_MOVE })
     }
 

@@ -150,10 +150,14 @@ impl State {
             [] => return,
             [(only, item)] if is_unchanged && is_of(&item, event) => vec![only],
             _ => match Silent::of(epoll.fd()) {
-                Some(silent) => {
-                    alike.iter().filter(|(_, item)| silent.has(item.fd, item.data)).map(|(at, _)| *at).collect()
+                Some(silent) => alike
+                    .iter()
+                    .filter(|(_, item)| silent.has(item.fd, item.data))
+                    .map(|(at, _)| *at)
+                    .collect(),
+                None => {
+                    alike.iter().filter(|(_, item)| is_of(item, event)).map(|(at, _)| *at).take(1).collect()
                 }
-                None => alike.iter().filter(|(_, item)| is_of(item, event)).map(|(at, _)| *at).take(1).collect(),
             },
         };
         let Some(epoll) = self.epolls.get_mut(id) else { return };

@@ -24,7 +24,9 @@ impl State {
 
     /// Tries again to move what children have asked for.
     pub(crate) fn answer_children(&mut self, now: Instant) {
-        std::mem::take(&mut self.asked_by_children).into_iter().for_each(|asked| self.answer_child(asked, now));
+        std::mem::take(&mut self.asked_by_children)
+            .into_iter()
+            .for_each(|asked| self.answer_child(asked, now));
     }
 
     fn answer_child(&mut self, asked: AskedByChild, now: Instant) {

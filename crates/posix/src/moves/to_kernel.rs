@@ -52,12 +52,7 @@ impl Terms {
 impl State {
     /// Takes a connection off the stack and has the kernel go on with it, behind the same descriptors. One that is not established yet
     /// cannot move, and stays.
-    pub(crate) fn move_to_kernel(
-        &mut self,
-        id: SocketId,
-        terms: Terms,
-        now: Instant,
-    ) -> Result<(), Errno> {
+    pub(crate) fn move_to_kernel(&mut self, id: SocketId, terms: Terms, now: Instant) -> Result<(), Errno> {
         let ends = self.endpoints(id);
         let kernel = self.take_off_stack(id, terms, now)?;
         if let Some(ends) = ends {

@@ -403,7 +403,7 @@ fn of_two_with_the_same_data_the_one_that_was_told_is_silent() {
     next();
     assert_eq!(armed(&pair.left, epfd), [first.0]);
     next();
-    assert_eq!(armed(&pair.left, epfd), []);
+    assert!(armed(&pair.left, epfd).is_empty());
     assert_eq!(pair.left.ready(epfd), [], "each once");
 }
 

@@ -98,7 +98,9 @@ impl Process {
         let Some(waiter) = Waiter::of_this_thread(self.table) else {
             // Without a descriptor no thread can wake us: check again soon.
             drop(state);
-            let slept = inside::sleep(Some(POLL_EVERY.into()), |time| syscall::ppoll_within(&mut fds, time, waiting.mask));
+            let slept = inside::sleep(Some(POLL_EVERY.into()), |time| {
+                syscall::ppoll_within(&mut fds, time, waiting.mask)
+            });
             return (self.lock(), is_end(slept, waiting));
         };
         if state.has_incident() {

@@ -397,8 +397,8 @@ fn an_offered_connection_that_is_being_moved_is_waited_for_though_the_broker_sta
         let is_moved = (4000..4020).any(|port| {
             let connection = connection_from(&listener, port, 8);
             let moved = std::thread::scope(|scope| {
-                let moving = scope
-                    .spawn(|| client.move_connection(&connection, SocketKind::default(), Some(SHORT)));
+                let moving =
+                    scope.spawn(|| client.move_connection(&connection, SocketKind::default(), Some(SHORT)));
                 while !broker.under_way.is_busy() && !moving.is_finished() {
                     broker.turn(clock::Instant::from_nanos(1));
                     std::thread::sleep(Duration::from_millis(1));

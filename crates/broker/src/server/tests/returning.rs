@@ -87,7 +87,9 @@ fn who_has_no_descriptor_left_when_the_broker_is_killed_keeps_its_queue_and_come
     assert!(matches!(claim(&mut client, &listener), Err(ClientError::TimedOut)));
 
     let mut next = broker_with(&maps, Some(&name));
-    while_it_serves(&mut next, || wait_until(|| matches!(client.poll_event().unwrap(), Some(Event::Returned(_)))));
+    while_it_serves(&mut next, || {
+        wait_until(|| matches!(client.poll_event().unwrap(), Some(Event::Returned(_))))
+    });
     assert!(client.fd_to_sleep_on().is_some());
     LACKS_DESCRIPTORS.set(false);
 }
