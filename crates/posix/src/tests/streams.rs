@@ -292,9 +292,12 @@ fn what_is_connected_is_not_bound_and_does_not_listen() {
     assert_eq!(done(pair.right.may_bind(right, &[])), Err(Errno(libc::EINVAL)));
 }
 
+/// Whether it happens at the beginning, and what.
+type Meanwhile = (bool, Box<dyn FnOnce()>);
+
 thread_local! {
     /// What happens when this thread's next sleep begins (true) or ends, just before a handler without `SA_RESTART` runs.
-    static MEANWHILE: std::cell::Cell<Option<(bool, Box<dyn FnOnce()>)>> = const { std::cell::Cell::new(None) };
+    static MEANWHILE: std::cell::Cell<Option<Meanwhile>> = const { std::cell::Cell::new(None) };
 }
 
 /// Something `happens` when this thread's next sleep begins, or when it was ended by something else than a signal, and a handler of
