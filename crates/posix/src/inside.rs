@@ -6,7 +6,7 @@
 //!
 //! # Handlers in the last moment
 //! A handler that runs behind the last look at what has happened and before the kernel has the thread asleep is one that nobody sees until
-//! something else ends the sleep. So calls that sleep for a time have that time in the thread's own memory ([`sleep`]), and each handler
+//! something else ends the sleep. So calls that sleep for a time have that time in the thread's own memory (`sleep`), and each handler
 //! ends it: the kernel finds that the time is over. That costs no system call.
 //!
 //! # Threads that are cancelled (pthread_cancel(3))
