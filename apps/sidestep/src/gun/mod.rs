@@ -209,7 +209,7 @@ fn http(options: &Http) -> anyhow::Result<ExitCode> {
         asked: 0,
         stop: stop_by_signal()?,
     };
-    let plan = Plan { rate: options.rate, search: &options.search, patience: options.timeout * 2 };
+    let plan = Plan { rate: options.rate, search: &options.search, patience: options.timeout };
     measure(&mut range, &plan, &mut report, &options.reports)
 }
 

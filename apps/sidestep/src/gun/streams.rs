@@ -58,9 +58,11 @@ impl Fire for StreamRange {
             rate => Pace::Open(Schedule::new(start, rate, load.length)),
         };
         driver.streams.begin(pace, start);
-        let sent_until = driver.send(end, &self.stop, &mut live)?;
+        // Stopped before it began, it sends nothing.
+        let sent_until = if self.is_stopped() { start } else { driver.send(end, &self.stop, &mut live)? };
         driver.streams.tally().end_sending(sent_until);
-        driver.wait_for_answers(load.patience, &self.stop)?;
+        // A request waits so long for a connection, and then so long for its answer.
+        driver.wait_for_answers(self.timeout * 2, &self.stop)?;
         live.end();
         driver.end();
         self.asked = driver.streams.asked();
