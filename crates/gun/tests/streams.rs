@@ -308,7 +308,8 @@ fn a_server_may_end_an_idle_connection_with_408_and_with_no_other_answer() {
         assert_eq!(bench.closed, [0]);
         bench.finish()
     };
-    let ended = heard_when_idle(b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+    let ended =
+        heard_when_idle(b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
     assert_eq!((faults(&ended), ended.counts.unexpected, ended.lost), (vec![], 0, 0));
     let disturbed = heard_when_idle(OK);
     assert_eq!(faults(&disturbed), [("answers that are not in the protocol", 1)]);

@@ -75,6 +75,7 @@ pub(crate) fn step(load: &Summary, verdict: Verdict, words: Words) {
         (Verdict::Carried, _) => "carried".to_owned(),
         (Verdict::TooMuch, _) => "too much".to_owned(),
         (Verdict::Wrong, _) => "answers to other questions".to_owned(),
+        (Verdict::Errors, _) => format!("{:.2} % of the answers are errors", error_part(load)),
         (Verdict::NoRoom, _) => "all connections are busy".to_owned(),
         (Verdict::NotOffered, None) => "more than can be sent".to_owned(),
         (Verdict::NotOffered, Some(why)) => format!("the generator was the bottleneck: {why}"),
@@ -86,6 +87,10 @@ pub(crate) fn step(load: &Summary, verdict: Verdict, words: Words) {
         part(load, load.counts.in_time),
         time(load.latency_us.p99)
     );
+}
+
+fn error_part(load: &Summary) -> f64 {
+    100.0 * load.counts.errors as f64 / load.counts.answered.max(1) as f64
 }
 
 /// So many answers as hundredths of what was due.
@@ -174,6 +179,7 @@ pub(super) fn named_faults(load: &Summary) -> Vec<(String, u64)> {
         ("cut".to_owned(), counts.truncated),
         (format!("to another question, of {} compared", counts.compared), counts.mismatched),
         ("late or doubled".to_owned(), counts.unexpected),
+        ("from another address or port, or with an ID that no question had".to_owned(), counts.foreign),
         ("malformed".to_owned(), counts.malformed),
         ("refused by the system".to_owned(), counts.refused),
     ];
