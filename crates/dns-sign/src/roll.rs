@@ -158,8 +158,7 @@ impl KeySet {
         if served.dnskeys.is_empty() {
             return Vec::new(); // A zone's first keys sign at once.
         }
-        let is_shown =
-            |key: &Key| matches!(key.times.state(now), State::Published | State::Signing | State::Retired);
+        let is_shown = |key: &Key| matches!(key.times.state(now), State::Published | State::Signing);
         for new in self.keys().iter().filter(|key| is_shown(key) && !served.publishes(key)) {
             match new.role() {
                 Role::ZoneSigning => wait_to_sign(&mut late, new, &served, now + KEYS_SEEN),
