@@ -515,12 +515,12 @@ impl Responder {
     #[inline(always)]
     fn limit(&self, query: &Query, transport: Transport) -> usize {
         match (transport, &query.edns) {
-            (Transport::Tcp, _) => 65_535,
             (Transport::Udp, None) => PLAIN_UDP_MAX,
             (Transport::Udp, Some(edns)) => {
                 let most = usize::from(self.settings.udp_payload_max);
                 usize::from(edns.payload_size).clamp(PLAIN_UDP_MAX, most.max(PLAIN_UDP_MAX))
             }
+            _ => 65_535,
         }
     }
 

@@ -104,7 +104,7 @@ impl Guard {
         unix_secs: u64,
     ) -> Result<Option<Cookie>, Unlike> {
         let mut cookie = None;
-        let mut is_verified = transport == Transport::Tcp;
+        let mut is_verified = transport != Transport::Udp;
         if let Some(cookies) = &self.options.cookies
             && let Some(option) = prepared.query().and_then(|query| query.option(octets, COOKIE))
         {
