@@ -108,7 +108,8 @@ impl DnsResponder {
             let unix_secs = (published.transfers.unix_time)();
             let message = (&prepared, &buffer[..len]);
             // Over connections nothing is limited, so the time of the limits does not matter.
-            match guard.judge(message, address, transport, Instant::ZERO, unix_secs) {
+            let asker = (address, transport);
+            match guard.judge(message, &published.transfers.policy, asker, Instant::ZERO, unix_secs) {
                 Ok(cookie) => extras.push_cookie(cookie),
                 Err(unlike) => {
                     let reply = unlike.answer(&mut self.responder, &prepared, buffer, transport);
@@ -273,7 +274,8 @@ impl UdpResponder for DnsResponder {
             let mut extras = Extras::default();
             if let Some(guard) = &mut self.guard {
                 let message = (prepared, &datagram.buffer[..datagram.len]);
-                match guard.judge(message, datagram.source().ip(), Transport::Udp, now, unix_secs) {
+                let asker = (datagram.source().ip(), Transport::Udp);
+                match guard.judge(message, &published.transfers.policy, asker, now, unix_secs) {
                     Ok(cookie) => extras.push_cookie(cookie),
                     Err(unlike) => {
                         let responder = &mut self.responder;
