@@ -129,7 +129,8 @@ impl Import<'_> {
         for option in &options.block {
             match option.word(0) {
                 // Looked at already.
-                "directory" | "also-notify" | "notify" | "key-directory" | "dnssec-policy" | "catalog-zones" => {}
+                "directory" | "also-notify" | "notify" | "key-directory" | "dnssec-policy"
+                | "catalog-zones" => {}
                 "listen-on" | "listen-on-v6" => self.take_listen(option),
                 "allow-transfer" => self.config.allow_transfer = self.access(option),
                 "version" => self.config.version = Some(absent_if_none(option.word(1))),
@@ -262,7 +263,8 @@ impl Import<'_> {
     fn warn_of_signing(&mut self, zone: &Statement, origin: &str) {
         let policy = zone.one(&["dnssec-policy"]).or(self.policy.as_ref()).map(|policy| policy.word(1));
         let policy = policy.filter(|policy| !matches!(*policy, "none" | "insecure"));
-        let is_on = |name: &str| zone.one(&[name]).is_some_and(|option| matches!(option.word(1), "yes" | "maintain"));
+        let is_on =
+            |name: &str| zone.one(&[name]).is_some_and(|option| matches!(option.word(1), "yes" | "maintain"));
         let by = match policy {
             Some(policy) => format!("dnssec-policy {policy:?}"),
             None if is_on("inline-signing") || is_on("auto-dnssec") => "inline-signing".to_owned(),
@@ -277,7 +279,8 @@ impl Import<'_> {
     fn take_catalog(&mut self, catalog: &Statement) {
         let plain = |name: &str| name.trim_end_matches('.').to_ascii_lowercase();
         let name = plain(catalog.word(1));
-        let primaries = catalog.words.iter().position(|word| matches!(&**word, "default-primaries" | "default-masters"));
+        let primaries =
+            catalog.words.iter().position(|word| matches!(&**word, "default-primaries" | "default-masters"));
         let peers = primaries.map(|_| self.remotes(catalog)).unwrap_or_default();
         let directory = catalog.value_of("zone-directory").map(|path| self.path(path));
         let Some(zone) = self.config.secondaries.iter_mut().find(|zone| plain(&zone.origin) == name) else {

@@ -156,7 +156,8 @@ impl Import<'_> {
 
     /// Whether a policy has NSEC3.
     fn denies_by_nsec3(&mut self, policy: &str) -> bool {
-        let Some(policy) = self.policies.get(policy).copied().filter(|policy| is_on(policy.value("nsec3"))) else {
+        let Some(policy) = self.policies.get(policy).copied().filter(|policy| is_on(policy.value("nsec3")))
+        else {
             return false;
         };
         // Knot has a salt of eight octets where nothing is said.

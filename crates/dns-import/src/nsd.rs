@@ -131,7 +131,10 @@ impl Import<'_> {
                 "catalog" if option.value(0) == "consumer" => secondary.is_catalog = true,
                 "catalog" => {
                     let what = "see [catalog] (docs/dns/catalog.md)";
-                    self.config.note(&option.place, format!("zone {origin:?}: catalog: {}: {what}", option.value(0)));
+                    self.config.note(
+                        &option.place,
+                        format!("zone {origin:?}: catalog: {}: {what}", option.value(0)),
+                    );
                 }
                 "catalog-member-pattern" => members = Some(option),
                 "provide-xfr" if excluded.is_some() => transfers = Some(Vec::new()),
@@ -174,7 +177,8 @@ impl Import<'_> {
         let mut members = Secondary::default();
         members.take_primaries(&primaries);
         if (&members.primaries, &members.key) != (&catalog.primaries, &catalog.key) {
-            let what = "its zones are had from the catalog's own primaries here, not from those of the pattern";
+            let what =
+                "its zones are had from the catalog's own primaries here, not from those of the pattern";
             self.config.note(&option.place, format!("catalog {origin:?}: {what}"));
         }
     }

@@ -394,7 +394,9 @@ fn a_secondary_that_bind_signs_is_told_of_with_a_warning_also_where_all_zones_sh
             "options {{ allow-transfer {{ none; }}; {options} }};\n\
              zone \"a\" {{ type secondary; primaries {{ 192.0.2.1; }}; notify no; {zone} }};\n"
         );
-        notes(&read(Server::Bind, &text)).iter().any(|note| note.contains("line 2: zone \"a\"") && note.contains("WARNING"))
+        notes(&read(Server::Bind, &text))
+            .iter()
+            .any(|note| note.contains("line 2: zone \"a\"") && note.contains("WARNING"))
     };
     assert!(warned("dnssec-policy default;", "") && warned("", "dnssec-policy default;"));
     assert!(warned("", "inline-signing yes; auto-dnssec maintain;"));
@@ -442,11 +444,14 @@ fn nsec3_of_a_policy_becomes_that_of_its_zones() {
     assert!(config.zones[0].nsec3 && config.to_toml().contains("nsec3 = true\n"));
     assert!(!bind("").zones[0].nsec3 && !bind("").to_toml().contains("nsec3"));
     let is_told = |config: &Config| notes(config).iter().any(|note| note.contains("RFC 9276"));
-    assert!(is_told(&bind("nsec3param iterations 5 optout no;")) && !is_told(&bind("nsec3param iterations 0;")));
+    assert!(
+        is_told(&bind("nsec3param iterations 5 optout no;")) && !is_told(&bind("nsec3param iterations 0;"))
+    );
 
     let knot = |policy: &str, zone: &str| {
-        let text =
-            format!("policy:\n - id: {policy}\n   nsec3: on\n   nsec3-salt-length: 0\nzone:\n - domain: a\n{zone}");
+        let text = format!(
+            "policy:\n - id: {policy}\n   nsec3: on\n   nsec3-salt-length: 0\nzone:\n - domain: a\n{zone}"
+        );
         read(Server::Knot, &text)
     };
     let signed = "   dnssec-signing: on\n";

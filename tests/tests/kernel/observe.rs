@@ -143,7 +143,8 @@ fn metrics_sum_up_all_zones_and_of_those_that_do_not_all_fit_they_show_the_bad_o
 fn metrics_say_when_secondary_zones_expire() {
     let directory = Directory::new().unwrap();
     directory.write("example.org.zone", SMALL).unwrap();
-    let primary = "allow-transfer = [\"127.0.0.1\"]\n[[zone]]\nfile = \"example.org.zone\"\norigin = \"example.org\"\n";
+    let primary =
+        "allow-transfer = [\"127.0.0.1\"]\n[[zone]]\nfile = \"example.org.zone\"\norigin = \"example.org\"\n";
     let primary = serve(directory, primary);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     let tables = format!("[[secondary]]\nzone = \"example.org\"\nprimaries = [\"{}\"]\n", primary.v4);

@@ -29,7 +29,8 @@ impl Seen {
     }
 
     fn counts(&self, counts: &mut Vec<Count>) {
-        let mut add = |name: &str, value| counts.push((format!("zone_{name}{{zone=\"{}\"}}", self.origin), value));
+        let mut add =
+            |name: &str, value| counts.push((format!("zone_{name}{{zone=\"{}\"}}", self.origin), value));
         add("is_served", self.version.is_some().into());
         add("has_problem", self.has_problem.into());
         if let Some(at) = self.expires_at {
@@ -151,7 +152,10 @@ mod tests {
     #[test]
     fn nothing_is_said_of_signatures_and_expiry_where_there_are_none() {
         let counts = counts(&[zone("a.")], 100);
-        assert_eq!((value(&counts, "zones_signed_until_min"), value(&counts, "zones_expires_at_min")), (None, None));
+        assert_eq!(
+            (value(&counts, "zones_signed_until_min"), value(&counts, "zones_expires_at_min")),
+            (None, None)
+        );
         assert_eq!(value(&counts, "zone_serial{zone=\"a.\"}"), Some(7));
     }
 }

@@ -101,9 +101,7 @@ async fn answer(request: Request<Incoming>, shared: Shared) -> Result<Response<F
 fn ready(exposition: &Exposition) -> Response<Full<Bytes>> {
     match exposition.not_ready() {
         (unready, 0) if unready.is_empty() => page(StatusCode::OK, "ok\n"),
-        (unready, 0) => {
-            page(StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {}\n", unready.join(", ")))
-        }
+        (unready, 0) => page(StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {}\n", unready.join(", "))),
         (_, silent) => page(StatusCode::SERVICE_UNAVAILABLE, format!("programs without answer: {silent}\n")),
     }
 }
