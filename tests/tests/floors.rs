@@ -173,7 +173,7 @@ const FLOORS: &[House] = &[
             &["control_messages"],
         ],
     ),
-    ("crates/posix/src/epoll", &[&["instance"], &["bell"]]),
+    ("crates/posix/src/epoll", &[&["armed"], &["instance"], &["bell"]]),
     ("crates/posix/src/broker_side", &[&["brokered"], &["strays", "ways"], &["attachment"]]),
     ("crates/posix/src/descriptors", &[&["fd_table", "internal"]]),
 ];

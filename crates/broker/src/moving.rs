@@ -1,11 +1,14 @@
 //! A connection that moves from a stack to the kernel, as it travels in a message, with its octets in a file.
 //!
 //! The client may truncate the file at any time, so it is read, not mapped.
+//!
+//! The file of a connection that is only offered also decides who has the connection ([`decide`]). No clock could: either process may be
+//! stopped between a look at the time and what it does then.
 
 use std::io::Result as IoResult;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{MemfdFlags, fcntl_get_seals, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create};
 use rustix::io::{Errno, Result, pread, write};
 use transit::{Established, SocketKind};
 
@@ -14,17 +17,22 @@ use crate::protocol::Moving;
 /// Octets of one connection at most: a peer's window allows a gigabyte, but no buffers are that large.
 pub(crate) const OCTETS_MAX: usize = 64 << 20;
 
-/// The message, and the file if there are octets.
-pub(crate) fn pack(connection: &Established, socket: SocketKind) -> Result<(Moving, Option<OwnedFd>)> {
+/// The message, and the file: if there are octets, or if the connection is only offered.
+pub(crate) fn pack(
+    connection: &Established,
+    socket: SocketKind,
+    offered: bool,
+) -> Result<(Moving, Option<OwnedFd>)> {
     let parts = [&connection.received, &connection.unacked, &connection.unsent];
     let lens = parts.map(Vec::len);
     if lens.iter().sum::<usize>() > OCTETS_MAX {
         return Err(Errno::TOOBIG);
     }
     let [received_len, unacked_len, unsent_len] = lens.map(|len| len as u32); // At most 2^26.
+    let flags = MemfdFlags::CLOEXEC | if offered { MemfdFlags::ALLOW_SEALING } else { MemfdFlags::empty() };
     let file = match lens {
-        [0, 0, 0] => None,
-        _ => Some(memfd_create("sidestep-connection", MemfdFlags::CLOEXEC)?),
+        [0, 0, 0] if !offered => None,
+        _ => Some(memfd_create("sidestep-connection", flags)?),
     };
     if let Some(file) = &file {
         parts.iter().try_for_each(|part| write_all(file, part))?;
@@ -54,6 +62,14 @@ pub(crate) fn unpack(moving: Moving, file: Option<BorrowedFd<'_>>) -> IoResult<E
     };
     let [received, unacked, unsent] = [part(lens[0])?, part(lens[1])?, part(lens[2])?];
     Ok(Established { received, unacked, unsent, ..moving.connection })
+}
+
+/// Decides who has an offered connection, once: true for who asks first. The broker asks before it leads packets to the kernel, and moves the
+/// connection whatever happens then. The client asks when it does not want to wait any longer, and goes on with the connection.
+///
+/// The kernel adds `F_SEAL_SEAL` once, and refuses it from then on (fcntl(2)). It never waits for the other process.
+pub(crate) fn decide(file: impl AsFd) -> bool {
+    fcntl_add_seals(file, SealFlags::SEAL).is_ok()
 }
 
 fn write_all(file: impl AsFd, mut octets: &[u8]) -> Result<()> {
@@ -119,15 +135,29 @@ pub(crate) mod tests {
         for original in
             [connection(b"", b"", b""), connection(b"abc", b"", b"defg"), connection(b"", b"x", b"")]
         {
-            let (moving, file) = pack(&original, SocketKind::default()).unwrap();
+            let (moving, file) = pack(&original, SocketKind::default(), false).unwrap();
             let moving = decode(&encode(&moving).unwrap()).unwrap();
             assert_eq!(unpack(moving, file.as_ref().map(AsFd::as_fd)).unwrap(), original);
         }
     }
 
     #[test]
+    fn one_of_two_has_an_offered_connection() {
+        for octets in [b"".as_slice(), b"abc"] {
+            let original = connection(octets, b"", b"");
+            let (moving, file) = pack(&original, SocketKind::default(), true).unwrap();
+            let file = file.expect("there is one, also without octets");
+            let theirs = file.try_clone().unwrap();
+            assert!(decide(&theirs) && !decide(&file) && !decide(&theirs));
+            assert_eq!(unpack(moving, Some(theirs.as_fd())).unwrap(), original);
+        }
+        let (_, file) = pack(&connection(b"abc", b"", b""), SocketKind::default(), false).unwrap();
+        assert!(!decide(file.unwrap()), "one that has to move is nobody's to withdraw");
+    }
+
+    #[test]
     fn a_file_that_is_too_short_or_missing_or_no_file_is_an_error() {
-        let (moving, file) = pack(&connection(b"abc", b"", b""), SocketKind::default()).unwrap();
+        let (moving, file) = pack(&connection(b"abc", b"", b""), SocketKind::default(), false).unwrap();
         rustix::fs::ftruncate(file.as_ref().unwrap(), 2).unwrap();
         assert!(unpack(moving.clone(), file.as_ref().map(AsFd::as_fd)).is_err());
         assert!(unpack(moving.clone(), None).is_err());

@@ -165,7 +165,7 @@ fn moving(local: SocketAddr, lens: [u32; 3]) -> Moving {
 
 fn moved(client: u8, file: u8, lens: [u32; 3]) -> Vec<u8> {
     let connection = moving(at(LISTENER), lens);
-    say_with(client, file, Request::Move { connection, until: None })
+    say_with(client, file, Request::Move { connection, offered: false })
 }
 
 fn handshake(local: SocketAddr) -> Handshake {

@@ -536,7 +536,7 @@ fn a_connection_that_is_moved_goes_on_in_the_kernel() {
     let refused = deliver(&mut client, connection.remote).unwrap_err();
     assert!(matches!(refused, ClientError::Refused(Refusal::NoSuchClaim)), "it was not moved: {refused}");
     peer.write_all(b"late").unwrap();
-    let mut moved = TcpStream::from(client.move_connection(&connection, KIND, false).unwrap());
+    let mut moved = TcpStream::from(client.move_connection(&connection, KIND, None).unwrap());
     let other = SocketAddr::new(connection.remote.ip(), connection.remote.port() ^ 1);
     assert!(deliver(&mut client, other).is_err(), "it speaks for this peer alone");
     assert!(deliver(&mut setting.attached(), connection.remote).is_err(), "nobody else does");
@@ -552,10 +552,10 @@ fn a_connection_that_is_moved_goes_on_in_the_kernel() {
     assert!(is_alive(&mut peer, &mut moved));
     assert!(setting.kernel_is_silent(), "new connections are still the client's");
 
-    let refused = client.move_connection(&connection, KIND, false).unwrap_err();
+    let refused = client.move_connection(&connection, KIND, None).unwrap_err();
     assert!(matches!(refused, ClientError::Refused(Refusal::NotTaken(_))), "the kernel has it: {refused}");
     client.release(claim).unwrap();
-    let refused = client.move_connection(&connection, KIND, false).unwrap_err();
+    let refused = client.move_connection(&connection, KIND, None).unwrap_err();
     assert!(matches!(refused, ClientError::Refused(Refusal::NoSuchClaim)), "{refused}");
 }
 
@@ -576,7 +576,7 @@ fn who_moves_what_the_kernel_cannot_be_told_holds_up_nobody_else() {
     let mut other = setting.connect();
     let moving = std::thread::spawn(move || {
         for _ in 0..MOVES {
-            let refused = client.move_connection(&half_closed, KIND, false).unwrap_err();
+            let refused = client.move_connection(&half_closed, KIND, None).unwrap_err();
             assert!(matches!(refused, ClientError::Refused(Refusal::NotTaken(_))), "{refused}");
         }
     });

@@ -1,6 +1,8 @@
 //! Questions under way. Each has a place: one of the ports that we send from, and some of the bits of its ID. The other bits of the ID count how
 //! often the place was used, so that an answer which comes when its place has the next question is not taken for that one's.
 
+use std::cmp::Ordering;
+
 use clock::{Duration, Instant};
 
 /// Questions under way at most: as many seconds of silence are survived as this is questions a second.
@@ -78,6 +80,18 @@ impl Flights {
         self.sent
     }
 
+    /// Whether a question of the last 65536 of this port had this ID.
+    pub fn was_asked(&self, port: usize, id: u16) -> bool {
+        let (run, within) = (self.sent / RUN, self.sent % RUN);
+        let (round, next) = (run / self.ports as u64, (run % self.ports as u64) as usize);
+        let of_this_round = match port.cmp(&next) {
+            Ordering::Less => RUN,
+            Ordering::Equal => within,
+            Ordering::Greater => 0,
+        };
+        u64::from(id) < round * RUN + of_this_round
+    }
+
     /// The place of the next question, which is sent now. Ports take turns.
     pub fn begin(&mut self, due: Instant, now: Instant) -> Place {
         let number = self.sent;
@@ -128,6 +142,11 @@ mod tests {
         assert_eq!((flight.due, flight.sent(), flight.number), (at(50), at(3050), 50));
         assert_eq!(flights.end(asked.port, asked.id), None);
         assert_eq!(flights.end(2, asked.id + 100), None, "nobody asked that");
+        assert!(flights.was_asked(asked.port, asked.id) && !flights.was_asked(2, asked.id + 100));
+        for port in 0..3 {
+            let last = places.iter().rev().find(|place| place.port == port).unwrap().id;
+            assert!(flights.was_asked(port, last) && !flights.was_asked(port, last + 1), "{port}");
+        }
         assert_eq!((flights.under_way(), flights.unanswered()), (places.len() - 1, places.len() as u64 - 1));
         flights.give_up();
         assert_eq!(flights.unanswered(), places.len() as u64);

@@ -110,8 +110,8 @@ impl<D: Device, M: Messages> Gun<D, M> {
     /// Questions are due from now on, by `schedule`.
     pub fn begin(&mut self, schedule: Schedule, now: Instant) {
         self.sample = Sample::of_rate(schedule.rate());
+        self.tally.begin(now, schedule.length(), self.within);
         self.schedule = schedule;
-        self.tally.begin(now, self.within);
     }
 
     /// What is counted so far.
@@ -187,10 +187,11 @@ impl<D: Device, M: Messages> Gun<D, M> {
             self.tally.counts_mut().malformed += 1;
             return;
         };
-        let own = headers.destination(frame);
+        let (own, sender) = (headers.destination(frame), headers.source(frame));
         let port = usize::from(self.ports[usize::from(own.port())]);
-        if self.ways.get(port).is_none_or(|way| source(way) != own) {
-            self.tally.counts_mut().unexpected += 1;
+        let is_of = |way: &Envelope| is_same(source(way), own) && is_same(destination(way), sender);
+        if !self.ways.get(port).is_some_and(is_of) {
+            self.tally.counts_mut().foreign += 1;
             return;
         }
         let message = &frame[headers.payload_range()];
@@ -199,7 +200,12 @@ impl<D: Device, M: Messages> Gun<D, M> {
             return;
         };
         let Some(flight) = self.flights.end(port, said.id) else {
-            self.tally.counts_mut().unexpected += 1;
+            let counts = self.tally.counts_mut();
+            *(if self.flights.was_asked(port, said.id) {
+                &mut counts.unexpected
+            } else {
+                &mut counts.foreign
+            }) += 1;
             return;
         };
         if now.since(flight.sent()) > self.timeout {
@@ -270,4 +276,16 @@ fn source(way: &Envelope) -> SocketAddr {
         wire::Endpoints::V4 { source, .. } => source.into(),
         wire::Endpoints::V6 { source, .. } => source.into(),
     }
+}
+
+fn destination(way: &Envelope) -> SocketAddr {
+    match way.endpoints {
+        wire::Endpoints::V4 { destination, .. } => destination.into(),
+        wire::Endpoints::V6 { destination, .. } => destination.into(),
+    }
+}
+
+/// Whether two are the same on the wire, which has no scopes (RFC 4007).
+fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
+    (one.ip(), one.port()) == (other.ip(), other.port())
 }

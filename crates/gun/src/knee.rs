@@ -19,7 +19,7 @@ pub(crate) const ANSWERED_MIN: f64 = 0.98;
 /// The generator offered a load if it sent so many hundredths of it.
 pub(crate) const SENT_MIN: f64 = 0.97;
 /// Loads that are searched, in queries a second.
-const LOADS: RangeInclusive<u32> = 1..=8_000_000;
+const LOADS: RangeInclusive<u32> = 1..=100_000_000;
 /// The climb's largest step.
 const STEP_MAX: f64 = 2.0;
 /// The largest step down. Below the first load there is mostly nothing: a server that answers none of it is soon known.
@@ -43,6 +43,8 @@ pub enum Verdict {
     TooMuch,
     /// Too many answers were to other queries.
     Wrong,
+    /// Too many answers were errors.
+    Errors,
     /// All connections had as many requests under way as they may have.
     NoRoom,
     /// The generator could not send that many, or was the bottleneck in another way.
@@ -56,6 +58,7 @@ impl Verdict {
             Verdict::Carried => None,
             Verdict::TooMuch => Some(Limit::Server),
             Verdict::Wrong => Some(Limit::Answers),
+            Verdict::Errors => Some(Limit::Errors),
             Verdict::NoRoom => Some(Limit::Connections),
             Verdict::NotOffered => Some(Limit::Generator),
         }
@@ -70,6 +73,8 @@ pub enum Limit {
     Server,
     /// The server answers other queries than it was asked.
     Answers,
+    /// Beyond, the server answers by errors.
+    Errors,
     /// The connections are all busy: with more of them the server may be able to do more.
     Connections,
     /// The generator cannot send more: the server may be able to do more than that.
@@ -83,6 +88,7 @@ impl fmt::Display for Limit {
         f.write_str(match self {
             Limit::Server => "server",
             Limit::Answers => "answers",
+            Limit::Errors => "errors",
             Limit::Connections => "connections",
             Limit::Generator => "generator",
             Limit::Stopped => "stopped",
@@ -318,8 +324,9 @@ mod tests {
             }
             knee.limit()
         };
-        let verdicts = [Verdict::TooMuch, Verdict::Wrong, Verdict::NoRoom, Verdict::NotOffered];
-        let limits = [Limit::Server, Limit::Answers, Limit::Connections, Limit::Generator];
+        let verdicts =
+            [Verdict::TooMuch, Verdict::Wrong, Verdict::Errors, Verdict::NoRoom, Verdict::NotOffered];
+        let limits = [Limit::Server, Limit::Answers, Limit::Errors, Limit::Connections, Limit::Generator];
         assert_eq!(verdicts.map(limit), limits);
     }
 

@@ -35,6 +35,11 @@ impl Schedule {
         self.rate
     }
 
+    /// From the first question until all have been due, and the last one's distance has passed.
+    pub fn length(&self) -> Duration {
+        Duration::from_nanos((u128::from(self.count) * SECOND / u128::from(self.rate.max(1))) as u64)
+    }
+
     /// When the next question is due; `None` if all have been.
     pub fn next_due(&self) -> Option<Instant> {
         (self.taken < self.count).then_some(self.next)

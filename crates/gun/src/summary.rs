@@ -14,6 +14,8 @@ const LAG_MAX: Duration = Duration::from_millis(1);
 /// A generator that was late sends what was due meanwhile in a burst. One of so many questions, and of so much time, loses none of them.
 const BURST_MAX: f64 = 64.0;
 const PAUSE_MAX: Duration = Duration::from_millis(10);
+/// So is one that had to leave its core to others for this part of the time.
+const TAKEN_MAX: f64 = 0.1;
 /// Connections that were all busy for this part of the time are what limits a load.
 const BUSY_MAX: f64 = 0.5;
 /// RCODEs are below, statuses of HTTP are not.
@@ -40,6 +42,9 @@ pub struct Counts {
     pub compared: u64,
     /// Answers to nothing that is under way: late, or doubled.
     pub unexpected: u64,
+    /// Datagrams that are no answer of the server: from another address or port, or with an ID that no question had.
+    #[serde(default)]
+    pub foreign: u64,
     /// What came and is no answer.
     pub malformed: u64,
     /// Octets of all answers.
@@ -50,7 +55,7 @@ pub struct Counts {
     /// Requests that were due, and given up before a connection was free for them.
     #[serde(default)]
     pub unsent: u64,
-    /// Answers that came within the time that a search allows; all of them without one.
+    /// Answers that came within the time that a search allows, while the load lasted, and are no errors; all answers without a search.
     #[serde(default)]
     pub in_time: u64,
 }
@@ -139,6 +144,9 @@ pub struct Summary {
     pub connections_busy: f64,
     /// The part of its time in which the generator had nothing to do.
     pub spare: f64,
+    /// The part of its time in which the generator was ready to run, and something else had its core.
+    #[serde(default)]
+    pub core_taken: f64,
     /// Why the generator was the bottleneck, if it was.
     pub bottleneck: Option<String>,
     /// What went wrong with connections, by name: how many requests it cost, or connections where it cost none.
@@ -188,6 +196,7 @@ impl Summary {
             (true, _) => Verdict::Carried,
             (false, true) => Verdict::Wrong,
             (false, false) if self.counts.wrong_share() > 1.0 - ANSWERED_MIN => Verdict::Wrong,
+            (false, false) if self.counts.errors as f64 > self.due() - enough => Verdict::Errors,
             (false, false) if self.is_generator_to_blame() => Verdict::NotOffered,
             (false, false) if self.is_full() => Verdict::NoRoom,
             (false, false) => Verdict::TooMuch,
@@ -236,6 +245,12 @@ impl Summary {
         if self.lag_us.p99 > LAG_MAX.as_secs_f64() * 1e6 {
             return Some(format!("it sent a hundredth {:.1} ms late and later", self.lag_us.p99 / 1e3));
         }
+        if self.core_taken > TAKEN_MAX {
+            return Some(format!(
+                "something else had its core for {:.0} % of the time",
+                100.0 * self.core_taken
+            ));
+        }
         (self.spare < SPARE_MIN).then(|| format!("it had {:.0} % of its core to spare", 100.0 * self.spare))
     }
 }
@@ -265,6 +280,7 @@ mod tests {
             sent_late_us: None,
             connections_busy: 0.0,
             spare: 0.5,
+            core_taken: 0.0,
             bottleneck: None,
             faults: BTreeMap::new(),
             seconds: Vec::new(),
@@ -293,6 +309,16 @@ mod tests {
         assert_eq!(with(all), Verdict::Wrong);
         let few = |load: &mut Summary| (load.counts.mismatched, load.counts.compared) = (1, 100);
         assert_eq!(with(few), Verdict::Carried, "one hundredth may be lost, too");
+    }
+
+    #[test]
+    fn errors_carry_nothing() {
+        let failing = |load: &mut Summary| (load.counts.errors, load.counts.in_time) = (100, 900);
+        assert_eq!(with(failing), Verdict::Errors);
+        let few = |load: &mut Summary| (load.counts.errors, load.counts.in_time) = (15, 985);
+        assert_eq!(with(few), Verdict::Carried);
+        let slow = |load: &mut Summary| (load.counts.errors, load.counts.in_time) = (15, 800);
+        assert_eq!(with(slow), Verdict::TooMuch);
     }
 
     #[test]

@@ -14,6 +14,8 @@ const DIGITS: u8 = 3;
 const SECOND: Duration = Duration::from_secs(1);
 /// So long after the end of sending, answers belong to the second that ends there: few of them make no second of their own.
 const GRACE: Duration = Duration::from_millis(100);
+/// The first of so many parts of a load tells what an answer takes before a server has a queue.
+const EARLY_PART: u64 = 10;
 /// The shortest last second, so that its rates are numbers.
 const SPAN_MIN: Duration = Duration::from_millis(1);
 
@@ -43,6 +45,11 @@ pub struct Tally {
     last_answer: Instant,
     busy: Duration,
     spare: Duration,
+    /// It was ready to run, and something else had its core.
+    waited: Duration,
+    /// Times of answers to early questions: their sum, and how many.
+    early: (Duration, u32),
+    early_until: Instant,
 }
 
 /// What became of the questions that were due in a second.
@@ -74,6 +81,9 @@ impl Tally {
             last_answer: start,
             busy: Duration::ZERO,
             spare: Duration::ZERO,
+            waited: Duration::ZERO,
+            early: (Duration::ZERO, 0),
+            early_until: start,
         }
     }
 
@@ -87,8 +97,9 @@ impl Tally {
     }
 
     /// The load begins now: what happened before was its preparation.
-    pub(crate) fn begin(&mut self, now: Instant, within: Duration) {
+    pub(crate) fn begin(&mut self, now: Instant, length: Duration, within: Duration) {
         (self.start, self.within) = (now, within);
+        self.early_until = now + Duration::from_nanos(length.as_nanos() / EARLY_PART);
         (self.second_began, self.second_ends) = (now, now + SECOND);
     }
 
@@ -129,7 +140,7 @@ impl Tally {
 
     pub(crate) fn on_answer(&mut self, due: Instant, now: Instant, code: Option<u16>) {
         self.counts.answered += 1;
-        self.counts.in_time += u64::from(now.since(due) <= self.within);
+        self.counts.in_time += u64::from(self.is_in_time(due, now, code));
         self.fate(due).answered += 1;
         self.last_answer = now;
         if let Some(code) = code {
@@ -137,6 +148,26 @@ impl Tally {
             *self.rcodes.entry(code).or_default() += 1;
         }
         self.second.saturating_record(now.since(due).as_nanos());
+    }
+
+    /// Whether an answer counts for a search: it is no error, came soon, and does not show that the server was behind.
+    ///
+    /// A server that is too slow by a part answers the first questions as fast as ever, and goes on to answer when nothing more is sent. What comes
+    /// later after the end than the first answers took, on the whole, is what it was behind.
+    fn is_in_time(&mut self, due: Instant, now: Instant, code: Option<u16>) -> bool {
+        if self.within == Duration::MAX {
+            return true;
+        }
+        let took = now.since(due);
+        if due < self.early_until {
+            self.early = (self.early.0 + took, self.early.1 + 1);
+        }
+        let allowed = match self.early {
+            (_, 0) => self.within,
+            (sum, times) => Duration::from_nanos(sum.as_nanos() / u64::from(times)),
+        };
+        let was_behind = self.sending_ended.is_some_and(|(ended, _)| now.since(ended) > allowed);
+        took <= self.within && !was_behind && !code.is_some_and(is_error)
     }
 
     /// An answer was compared with its question. Whether it counts as an answer.
@@ -160,6 +191,11 @@ impl Tally {
     /// So much time went by, and there was something to do in it or not.
     pub fn on_time(&mut self, time: Duration, was_busy: bool) {
         *(if was_busy { &mut self.busy } else { &mut self.spare }) += time;
+    }
+
+    /// For so long of the sending the generator was ready to run, and something else had its core.
+    pub fn on_waited(&mut self, time: Duration) {
+        self.waited += time;
     }
 
     /// Whether [`Tally::end_seconds`] has something to do.
@@ -221,7 +257,9 @@ impl Tally {
     pub fn summary(mut self, offered: u32, length: Duration, lost: u64) -> Summary {
         self.end_last_second(length);
         let whole = (self.busy + self.spare).as_secs_f64();
-        let spare = if whole > 0.0 { self.spare.as_secs_f64() / whole } else { 1.0 };
+        // It may have waited where it thought that it slept.
+        let spare = self.spare.as_secs_f64() - self.waited.as_secs_f64();
+        let part = |time: f64| (whole > 0.0).then_some((time / whole).clamp(0.0, 1.0));
         let length_s = length.as_secs_f64();
         let counted = self.sending_ended.map_or(self.counts, |(_, counts)| counts);
         let rate = |count: u64| (length_s > 0.0).then_some(count as f64 / length_s);
@@ -238,7 +276,8 @@ impl Tally {
             lag_us: percentiles(&self.lag),
             sent_late_us: self.sent_late.as_ref().map(percentiles),
             connections_busy: 0.0,
-            spare,
+            spare: part(spare).unwrap_or(1.0),
+            core_taken: part(self.waited.as_secs_f64()).unwrap_or(0.0),
             bottleneck: None,
             faults: self.faults.into_iter().map(|(name, times)| (name.to_owned(), times)).collect(),
             seconds: self.seconds,
@@ -301,6 +340,52 @@ mod tests {
         let mut refused = load(3);
         refused.counts_mut().refused = 100;
         assert_eq!(bottleneck(refused, 1000), "the system refused 100 of its 1000 packets");
+    }
+
+    #[test]
+    fn a_core_that_others_had_is_none_to_spare() {
+        let mut shared = load(3);
+        shared.on_waited(SECOND / 4);
+        let summary = shared.summary(1000, SECOND, 0);
+        assert_eq!((summary.spare, summary.core_taken), (0.25, 0.25));
+        assert_eq!(summary.bottleneck.unwrap(), "something else had its core for 25 % of the time");
+        let mut full = load(3);
+        full.on_waited(SECOND);
+        assert_eq!(full.summary(1000, SECOND, 0).spare, 0.0);
+    }
+
+    /// Answers in time to 1000 questions in a second, by a server that takes `base` microseconds and then answers one each `each`.
+    fn in_time(base: u64, each: u64) -> u64 {
+        let mut tally = Tally::new(at(0));
+        tally.begin(at(0), SECOND, Duration::from_millis(100));
+        let mut free = 0;
+        for number in 0..1000 {
+            let due = number * 1000;
+            free = free.max(due) + each;
+            if free + base > 1_000_000 {
+                tally.end_sending(at(1_000_000));
+            }
+            tally.on_answer(at(due), at(free + base), Some(0));
+        }
+        tally.counts().in_time
+    }
+
+    #[test]
+    fn what_a_server_was_behind_at_the_end_is_not_in_time() {
+        assert_eq!(in_time(0, 900), 1000, "it keeps up");
+        assert_eq!(in_time(60_000, 900), 1000, "from far away, too");
+        let behind = in_time(0, 1050);
+        assert!((950..960).contains(&behind), "it answers 952 in the second, and all within 50 ms: {behind}");
+        let far_behind = in_time(40_000, 1050);
+        assert!((950..960).contains(&far_behind), "{far_behind}");
+    }
+
+    #[test]
+    fn errors_are_no_answers_of_a_search() {
+        let mut tally = Tally::new(at(0));
+        tally.begin(at(0), SECOND, Duration::from_millis(100));
+        [0, 2, 3, 503, 200].into_iter().for_each(|code| tally.on_answer(at(0), at(10), Some(code)));
+        assert_eq!((tally.counts().in_time, tally.counts().answered), (3, 5));
     }
 
     #[test]

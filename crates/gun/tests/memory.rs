@@ -151,7 +151,7 @@ fn wrong_answers_are_counted_and_are_no_answers() {
         message[0] ^= 0x80;
         true
     });
-    assert_eq!((other_id.counts.unexpected, other_id.lost), (10_000, 10_000));
+    assert_eq!((other_id.counts.foreign, other_id.lost), (10_000, 10_000));
     let question = load("example", &mut |message| {
         message[2] &= !0x80;
         true

@@ -298,6 +298,23 @@ fn large_requests_are_sent_whole_and_in_order() {
     assert!(sent.split(head).skip(1).all(|own| own.as_bytes() == body), "each has its body");
 }
 
+/// RFC 9110, 15.5.9.
+#[test]
+fn a_server_may_end_an_idle_connection_with_408_and_with_no_other_answer() {
+    let heard_when_idle = |octets: &[u8]| {
+        let mut bench = Bench::new(http1(), 1, 1, true).begun(open_loop(1));
+        bench.hear(0, OK, 1);
+        bench.hear(0, octets, 300);
+        assert_eq!(bench.closed, [0]);
+        bench.finish()
+    };
+    let ended =
+        heard_when_idle(b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!((faults(&ended), ended.counts.unexpected, ended.lost), (vec![], 0, 0));
+    let disturbed = heard_when_idle(OK);
+    assert_eq!(faults(&disturbed), [("answers that are not in the protocol", 1)]);
+}
+
 fn dns(text: &str) -> Speech {
     Speech::Dns(Questions::read(text, Rtype::A).unwrap())
 }

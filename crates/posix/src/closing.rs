@@ -7,8 +7,9 @@ use clock::Instant;
 
 use crate::descriptors::fd_table::{Entry, FdTable};
 use crate::descriptors::internal;
+use crate::errno::Errno;
 use crate::ids::{EpollId, SocketId};
-use crate::moves::to_kernel::IfRefused;
+use crate::moves::to_kernel::{NOT_YET, Terms};
 use crate::process::{Closing, State};
 use crate::socket::{Place, Role};
 
@@ -141,8 +142,15 @@ impl State {
 
     pub(crate) fn end_socket(&mut self, id: SocketId, now: Instant) {
         self.drop_interests(id);
-        if self.move_to_children(id, now) {
-            return;
+        match self.move_to_children(id, now) {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(_) => {
+                if let Some(socket) = self.sockets.get_mut(id) {
+                    socket.set_fd(-1); // The number may soon be another file's.
+                }
+                return self.closing.push(Closing::Socket(id));
+            }
         }
         if matches!(self.sockets.get(id).map(|socket| &socket.role), Some(Role::Listener { .. })) {
             self.close_listener(id, now);
@@ -169,27 +177,29 @@ impl State {
         }
     }
 
-    /// Whether a child, or the parent, continues a connection.
-    fn move_to_children(&mut self, id: SocketId, now: Instant) -> bool {
-        let Some(ends) = self.endpoints(id) else { return false };
-        let Some(socket) = self.sockets.get(id) else { return false };
+    /// Whether a child, or the parent, continues a connection. An error is [`NOT_YET`].
+    fn move_to_children(&mut self, id: SocketId, now: Instant) -> Result<bool, Errno> {
+        let Some(ends) = self.endpoints(id) else { return Ok(false) };
+        let Some(socket) = self.sockets.get(id) else { return Ok(false) };
         match socket.role {
             Role::Stream(Place::FromParent(_)) => {
                 self.kinship.note_let_go(ends);
-                false
+                Ok(false)
             }
             // A connection that was made after the fork may have the addresses of one before it.
             Role::Stream(Place::Stack(_)) if socket.is_common && self.kinship.is_held_by_child(ends) => {
-                let kernel = self.take_off_stack(id, IfRefused::Lost, now);
-                if let Ok(kernel) = kernel {
-                    self.kinship.keep_for_children(ends, kernel);
-                    let claim = self.sockets.remove(id).and_then(|socket| socket.claim);
-                    self.release_claim(claim);
-                    return true;
+                match self.take_off_stack(id, Terms::Tried, now) {
+                    Ok(kernel) => {
+                        self.kinship.keep_for_children(ends, kernel);
+                        let claim = self.sockets.remove(id).and_then(|socket| socket.claim);
+                        self.release_claim(claim);
+                        Ok(true)
+                    }
+                    Err(NOT_YET) => Err(NOT_YET),
+                    Err(_) => Ok(false),
                 }
-                false
             }
-            _ => false,
+            _ => Ok(false),
         }
     }
 

@@ -4,6 +4,11 @@
 //! A handler may call any hooked function and may leave by `longjmp`; neither is possible while a lock is held. So handlers run only while
 //! a thread is outside: in the program's own code, and in [`outside`], where a call sleeps without locks.
 //!
+//! # Handlers in the last moment
+//! A handler that runs behind the last look at what has happened and before the kernel has the thread asleep is one that nobody sees until
+//! something else ends the sleep. So calls that sleep for a time have that time in the thread's own memory (`sleep`), and each handler
+//! ends it: the kernel finds that the time is over. That costs no system call.
+//!
 //! # Threads that are cancelled (pthread_cancel(3))
 //! Many functions of the C library that our code calls are cancellation points: a thread that ended in one of them would keep our locks
 //! for ever. So a thread that may be cancelled at all is *shielded* while it is inside: its cancellation is disabled. The C library asks a
@@ -18,12 +23,17 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use syscall::Timeout;
 
 /// What is known of a thread; together, as each look at a thread's own memory costs a call in a shared library.
 struct Thread {
     inside: Cell<bool>,
     deferred: Cell<Option<Deferred>>,
     handled: Cell<Handled>,
+    /// How long the thread's next sleep lasts, or its present one.
+    timeout: Timeout,
     /// Whether the program has the thread's cancellation enabled; `None` while the thread is not shielded.
     shielded: Cell<Option<bool>>,
     /// The program's cancellation type, while the thread sleeps: whether it is asynchronous.
@@ -36,6 +46,7 @@ thread_local! {
             inside: Cell::new(false),
             deferred: Cell::new(None),
             handled: Cell::new(Handled::NONE),
+            timeout: Timeout::zero(),
             shielded: Cell::new(None),
             asleep: Cell::new(None),
         }
@@ -196,6 +207,15 @@ pub fn outside<T>(sleep: impl FnOnce() -> T) -> Option<T> {
     result
 }
 
+/// The same with a time for which the call sleeps at most, `None` for ever. If a handler runs in the last moment, the call ends as if the time
+/// were over.
+pub(crate) fn sleep<T>(time: Option<Duration>, sleep: impl FnOnce(&Timeout) -> T) -> Option<T> {
+    THREAD.with(|thread| {
+        thread.timeout.set(time);
+        outside(|| sleep(&thread.timeout))
+    })
+}
+
 #[cfg(not(test))]
 fn told_of<T>(sleep: impl FnOnce() -> T) -> T {
     sleep()
@@ -243,6 +263,7 @@ pub fn on_handler(signal: i32, restart: bool) {
         let Handled { signals, interrupting } = thread.handled.get();
         let bit = 1u64.rotate_left(signal.wrapping_sub(1) as u32);
         thread.handled.set(Handled { signals: signals | bit, interrupting: interrupting || !restart });
+        thread.timeout.expire();
     });
 }
 
@@ -328,6 +349,20 @@ mod tests {
         assert_eq!(outside(|| on_handler(libc::SIGUSR1, true)), Some(()));
         assert!(!interrupted());
         assert!(has_handled(0) && !has_handled(1 << (libc::SIGUSR1 - 1)));
+    }
+
+    #[test]
+    fn a_handler_in_the_last_moment_ends_the_time() {
+        let _inside = Inside::enter();
+        for time in [None, Some(Duration::from_secs(5))] {
+            assert_eq!(sleep(time, Timeout::is_over), Some(false));
+            let slept = sleep(time, |timeout| {
+                on_handler(libc::SIGUSR1, false);
+                timeout.is_over()
+            });
+            assert_eq!(slept, Some(true));
+            assert!(interrupted());
+        }
     }
 
     #[test]

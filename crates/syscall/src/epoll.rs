@@ -2,9 +2,9 @@
 
 use std::io;
 use std::os::fd::RawFd;
-use std::time::Duration;
 
 use crate::check;
+use crate::poll::Timeout;
 use crate::raw::raw;
 
 /// `struct epoll_event`, as the kernel lays it out.
@@ -32,21 +32,17 @@ pub fn epoll_wait(epfd: RawFd, events: &mut [EpollEvent], timeout_ms: i32) -> io
     check(unsafe { raw!(libc::SYS_epoll_pwait, epfd, room, count, timeout_ms, mask, 8usize) })
 }
 
-/// epoll_pwait2(2): `None` waits for ever, `mask` is the kernel's `sigset_t`. Returns the number of events.
+/// epoll_pwait2(2): `mask` is the kernel's `sigset_t`. Returns the number of events.
 pub fn epoll_pwait2(
     epfd: RawFd,
     events: &mut [EpollEvent],
-    timeout: Option<Duration>,
+    timeout: &Timeout,
     mask: Option<u64>,
 ) -> io::Result<usize> {
-    let time = timeout.map(|span| libc::timespec {
-        tv_sec: libc::time_t::try_from(span.as_secs()).unwrap_or(libc::time_t::MAX),
-        tv_nsec: span.subsec_nanos().into(),
-    });
-    let time = time.as_ref().map_or(std::ptr::null(), |time| &raw const *time);
+    let time = std::ptr::from_ref(timeout);
     let mask = mask.as_ref().map_or(std::ptr::null(), |mask| &raw const *mask);
     let (room, count) = (events.as_mut_ptr(), i32::try_from(events.len()).unwrap_or(i32::MAX));
-    // SAFETY: the kernel writes at most `count` events into `events`; time and mask are null or live until the call returns, and
-    // the mask has the 8 octets that are told.
+    // SAFETY: the kernel writes at most `count` events into `events`; `time` has the layout of a `struct timespec`, which is only read; mask
+    // is null or has the 8 octets that are told. All live until the call returns.
     check(unsafe { raw!(libc::SYS_epoll_pwait2, epfd, room, count, time, mask, 8usize) })
 }

@@ -20,7 +20,7 @@ pub use file::{
     read, splice, write,
 };
 pub use message::{Message, MessageMut, MessageReceived, receive_message, send_message};
-pub use poll::{PollFd, ppoll};
+pub use poll::{PollFd, Timeout, ppoll, ppoll_within};
 pub use rights::{receive_descriptor, send_descriptor};
 pub use socket::{
     accept, bind, connect, getpeername, getsockname, getsockopt, has_filter, listen, setsockopt, shutdown,

@@ -84,7 +84,7 @@ fn reports_are_compared_and_shown_as_pages() {
         "{said}"
     );
     let page = std::fs::read_to_string(page).unwrap();
-    assert_eq!(page.matches("<svg").count(), 6, "rate, times and errors of both");
+    assert_eq!(page.matches("<svg").count(), 9, "rate, times and errors of each, and three of both");
     assert!(!page.contains("http://") && !page.contains("https://"), "it needs nothing else");
 }
 

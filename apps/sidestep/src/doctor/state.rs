@@ -123,11 +123,38 @@ impl State {
         Ok(State { version: VERSION, boot, namespace, changes: Vec::new() })
     }
 
-    /// Since a reboot the names of namespaces mean nothing; before, an interface of the same name elsewhere is another one.
+    /// Whether the machine has not been started again between the two. What `tune` changes does not survive that: the kernel has its defaults then,
+    /// and whatever has a value of ours has it from somebody else.
+    pub(super) fn is_of_boot(&self, now: &State) -> bool {
+        self.boot == now.boot
+    }
+
+    /// Enters a change that is about to be made. A setting has one: if it is ours already, it goes back to where that began.
+    pub(super) fn note(&mut self, mut change: Change) {
+        let earlier = self.changes.iter().position(|earlier| earlier.setting == change.setting);
+        if let Some(earlier) = earlier.map(|place| self.changes.remove(place))
+            && earlier.after == change.before
+        {
+            change.before = earlier.before;
+        }
+        self.changes.push(change);
+    }
+
+    /// A change was taken back. What was changed before it still is.
+    pub(super) fn forget(&mut self, undone: Change) {
+        let place = self.changes.iter().position(|change| change.setting == undone.setting);
+        if let Some(change) = place.map(|place| self.changes.remove(place))
+            && change.before != undone.before
+        {
+            self.changes.push(Change { after: undone.before, ..change });
+        }
+    }
+
+    /// An interface of the same name in another network namespace is another one.
     pub(super) fn check_place(&self) -> anyhow::Result<()> {
         let now = State::new()?;
         let has_interface = self.changes.iter().any(|change| change.setting.interface().is_some());
-        if self.boot == now.boot && self.namespace != now.namespace && has_interface {
+        if self.namespace != now.namespace && has_interface {
             bail!(
                 "the changes were made in another network namespace ({}): go there, or name another --state",
                 self.namespace
@@ -212,14 +239,38 @@ mod tests {
     }
 
     #[test]
-    fn another_namespace_is_no_place_to_undo_until_the_next_boot() {
+    fn another_namespace_is_no_place_to_undo() {
         let mut state = State::new().unwrap();
-        let setting = Setting::Feature { interface: "eth0".to_owned(), name: "rx-lro".to_owned() };
-        state.changes.push(Change { setting, before: "on".to_owned(), after: "off".to_owned() });
+        state.note(change("on", "off"));
         assert!(state.check_place().is_ok());
         state.namespace = "net:[1]".to_owned();
         assert!(state.check_place().is_err());
-        state.boot = "another".to_owned();
-        assert!(state.check_place().is_ok());
+    }
+
+    fn change(before: &str, after: &str) -> Change {
+        let setting = Setting::Feature { interface: "eth0".to_owned(), name: "rx-lro".to_owned() };
+        Change { setting, before: before.to_owned(), after: after.to_owned() }
+    }
+
+    #[test]
+    fn a_setting_has_one_change_however_often_it_is_applied() {
+        let mut state = State::new().unwrap();
+        (0..3).for_each(|_| state.note(change("1", "2")));
+        assert_eq!(state.changes, [change("1", "2")], "somebody set it back in between");
+        state.note(change("2", "4"));
+        assert_eq!(state.changes, [change("1", "4")], "it goes back to where it began");
+        state.note(change("3", "4"));
+        assert_eq!(state.changes, [change("3", "4")], "others have set it since: that is what was before");
+    }
+
+    #[test]
+    fn a_change_that_is_taken_back_leaves_those_before_it() {
+        let mut state = State::new().unwrap();
+        state.note(change("1", "2"));
+        state.note(change("2", "4"));
+        state.forget(change("2", "4"));
+        assert_eq!(state.changes, [change("1", "2")]);
+        state.forget(change("1", "2"));
+        assert_eq!(state.changes, []);
     }
 }

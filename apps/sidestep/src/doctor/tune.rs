@@ -172,18 +172,17 @@ fn apply(options: &Tune, plan: &Plan) -> anyhow::Result<ExitCode> {
     }
     let file = StateFile::open(&options.state)?;
     let mut state = State::new()?;
-    if let Some(earlier) = file.load()? {
+    if let Some(earlier) = file.load()?.filter(|earlier| earlier.is_of_boot(&state)) {
         earlier.check_place()?;
         state.changes = earlier.changes;
     }
-    let earlier = state.changes.len();
+    let mut done = Vec::new();
     for planned in &plan.steps {
-        if let Err(error) = carry_out(&file, &mut state, &planned.step) {
+        if let Err(error) = carry_out(&file, &mut state, &planned.step, &mut done) {
             complain!("sidestep: {}: {}", planned.command, crate::explain(&error));
-            return give_up(options, &file, state, earlier);
+            return give_up(options, &file, state, done);
         }
     }
-    let done: Vec<&Change> = state.changes[earlier..].iter().collect();
     output::to_stdout(|out| {
         if options.json {
             return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&done)?)?);
@@ -198,30 +197,43 @@ fn apply(options: &Tune, plan: &Plan) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Does one step. What was before is in the file first.
-fn carry_out(file: &StateFile, state: &mut State, step: &Step) -> anyhow::Result<()> {
+/// Does one step, and adds it to what is `done`. What was before is in the file first.
+fn carry_out(
+    file: &StateFile,
+    state: &mut State,
+    step: &Step,
+    done: &mut Vec<Change>,
+) -> anyhow::Result<()> {
     let before = settings::read(&step.setting)?.context("it is gone")?;
     if before == step.to {
         return Ok(()); // An earlier step, or somebody else, has done it.
     }
-    state.changes.push(Change { setting: step.setting.clone(), before, after: step.to.clone() });
+    let mut change = Change { setting: step.setting.clone(), before, after: step.to.clone() };
+    done.push(change.clone());
+    state.note(change.clone());
     file.save(state)?;
     settings::write(&step.setting, &step.to)?;
     let after = settings::read(&step.setting)?.context("it is gone")?;
     // Drivers round.
-    if let Some(change) = state.changes.last_mut().filter(|change| change.after != after) {
+    if change.after != after {
         if change.before == after {
             bail!("the kernel took the value, and the setting stays as it was");
         }
         change.after = after;
+        state.changes.last_mut().expect("it was just noted").after.clone_from(&change.after);
+        *done.last_mut().expect("it was just added") = change;
         file.save(state)?;
     }
     Ok(())
 }
 
 /// Undoes what this run has changed, after a step that failed.
-fn give_up(options: &Tune, file: &StateFile, mut state: State, earlier: usize) -> anyhow::Result<ExitCode> {
-    let done = state.changes.split_off(earlier);
+fn give_up(
+    options: &Tune,
+    file: &StateFile,
+    mut state: State,
+    done: Vec<Change>,
+) -> anyhow::Result<ExitCode> {
     let undone: Vec<(Change, Outcome)> =
         done.into_iter().rev().map(|change| (change.clone(), restore(&change))).collect();
     for (change, outcome) in &undone {
@@ -230,8 +242,9 @@ fn give_up(options: &Tune, file: &StateFile, mut state: State, earlier: usize) -
         }
     }
     complain!("sidestep: a step failed{}", said_of(&undone, options));
-    let left = undone.into_iter().rev().filter(|(_, outcome)| outcome.is_left()).map(|(change, _)| change);
-    state.changes.extend(left);
+    for (change, _) in undone.into_iter().filter(|(_, outcome)| !outcome.is_left()) {
+        state.forget(change);
+    }
     keep(file, &state)?;
     Ok(ExitCode::from(EXIT_ERROR))
 }
@@ -327,6 +340,14 @@ fn undo(options: &Tune) -> anyhow::Result<ExitCode> {
         })?;
         return Ok(ExitCode::SUCCESS);
     };
+    if !state.is_of_boot(&State::new()?) {
+        file.remove()?;
+        output::to_stdout(|out| {
+            let said = "Nothing is to be undone: the machine was started again since, and nothing of what was changed survives that.";
+            Ok(writeln!(out, "{}", if options.json { "[]" } else { said })?)
+        })?;
+        return Ok(ExitCode::SUCCESS);
+    }
     state.check_place()?;
     let is_meant = |change: &mut Change| {
         options.interface.as_ref().is_none_or(|name| change.setting.interface() == Some(name))

@@ -1,7 +1,5 @@
 //! `gun connect`: connections that are opened and held.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use anyhow::ensure;
 use clock::{Duration, Instant};
 use engine::Clock;
@@ -12,6 +10,7 @@ use super::load::{AWAKE_BEFORE, SLEEP_MAX};
 use super::options::Connect;
 use super::report::{Held, Report};
 use super::sockets::{Kind, Progress, Sockets, Target};
+use super::stop::Stop;
 use super::text::Live;
 
 /// Descriptors for all but connections.
@@ -32,7 +31,7 @@ pub(crate) fn raise_limit(connections: u64) -> anyhow::Result<()> {
 }
 
 /// Opens the connections, holds them, and puts what came of it into `report`.
-pub(crate) fn hold(options: &Connect, report: &mut Report, stop: &AtomicBool) -> anyhow::Result<()> {
+pub(crate) fn hold(options: &Connect, report: &mut Report, stop: &Stop) -> anyhow::Result<()> {
     raise_limit(options.connections.into())?;
     let clock = Clock::start();
     let start = clock.now();
@@ -75,10 +74,10 @@ impl Driver {
     fn turn_until(
         &mut self,
         time: Instant,
-        stop: &AtomicBool,
+        stop: &Stop,
         is_over: impl Fn(&Holding, Instant) -> bool,
     ) -> anyhow::Result<()> {
-        while !is_over(&self.holding, self.clock.now()) && !stop.load(Ordering::Relaxed) {
+        while !is_over(&self.holding, self.clock.now()) && !stop.is_asked() {
             self.turn(time)?;
         }
         Ok(())

@@ -6,7 +6,7 @@ use gun::Summary;
 use gun::summary::Second;
 
 use super::report::Report;
-use super::text::{busy_connections, count, named_codes, named_faults, time};
+use super::text::{busy_connections, count, figures, named_codes, named_faults, ratio, time};
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 180.0;
@@ -26,11 +26,39 @@ pub(crate) fn page(reports: &[&Report]) -> String {
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>sidestep gun</title><style>{STYLE}</style></head><body>\n"
     );
     page.push_str("<h1>sidestep gun</h1>\n");
+    if let [first, second] = reports {
+        comparison(&mut page, first, second);
+    }
     for report in reports {
         section(&mut page, report);
     }
     page.push_str("</body></html>\n");
     page
+}
+
+/// Two reports beside each other, in one table and on one scale.
+fn comparison(page: &mut String, first: &Report, second: &Report) {
+    let (Some(one), Some(other)) = (first.telling(), second.telling()) else { return };
+    page.push_str("<h2>Both</h2>\n<table><tr><th></th><th>first</th><th>second</th><th>ratio</th></tr>\n");
+    for (name, one, other) in figures(first, second, one, other) {
+        let ratio = ratio(one, other).unwrap_or_default();
+        let _ = writeln!(
+            page,
+            "<tr><td>{}</td><td>{one:.1}</td><td>{other:.1}</td><td>{ratio}</td></tr>",
+            escape(&name)
+        );
+    }
+    page.push_str("</table>\n");
+    if one.seconds.is_empty() || other.seconds.is_empty() {
+        return;
+    }
+    let curves = |value: fn(&Second) -> f64| -> [Curve; 2] {
+        let of = |load: &Summary| load.seconds.iter().map(value).collect();
+        [("first", of(one)), ("second", of(other))]
+    };
+    plot(page, "answered a second", &curves(|it| it.answered as f64 / it.span_s), count);
+    plot(page, "median time of answers", &curves(|it| it.latency_us.p50), time);
+    plot(page, "time that 99 % of answers did not exceed", &curves(|it| it.latency_us.p99), time);
 }
 
 fn section(page: &mut String, report: &Report) {
@@ -47,6 +75,9 @@ fn section(page: &mut String, report: &Report) {
         escape(device),
         escape(began)
     );
+    if let Some(held) = &report.held {
+        let _ = writeln!(page, "<p>Held: {} at most, {} at the end.</p>", held.most, held.end);
+    }
     if let Some(knee) = &report.knee {
         let _ = writeln!(page, "<p><b>Knee</b>: {}.</p>", escape(&knee.text(words)));
     }
@@ -99,7 +130,7 @@ fn totals(page: &mut String, load: &Summary, report: &Report) {
 }
 
 fn loads(page: &mut String, report: &Report) {
-    page.push_str("<table><tr><th>offered/s</th><th>answered/s</th><th>lost</th><th>p50</th><th>p99</th><th>p99.9</th><th>max</th><th>spare</th></tr>\n");
+    page.push_str("<table><tr><th>offered/s</th><th>answered/s</th><th>lost</th><th>p50</th><th>p99</th><th>p99.9</th><th>max</th><th>sent late p99</th><th>spare</th></tr>\n");
     for load in &report.loads {
         row(page, load);
     }
@@ -120,7 +151,7 @@ fn row(page: &mut String, load: &Summary) {
     let _ =
         write!(page, "<tr><td>{}</td><td>{}</td>", count(load.offered.into()), count(load.answered_rate()));
     let _ = write!(page, "<td>{}</td>", load.lost);
-    for value in [times.p50, times.p99, times.p999, times.max] {
+    for value in [times.p50, times.p99, times.p999, times.max, load.sent_late_us().p99] {
         let _ = write!(page, "<td>{}</td>", time(value));
     }
     let _ = writeln!(page, "<td>{:.0} %</td></tr>", 100.0 * load.spare);
@@ -245,6 +276,17 @@ mod tests {
         }
         let bad = "3 of the 9 answers that were compared are to another question";
         assert!(page.contains(bad), "{page}");
+    }
+
+    #[test]
+    fn two_reports_have_a_table_and_plots_in_common() {
+        let mut faster = unhappy();
+        faster.loads[0].counts.errors = 12;
+        let page = page(&[&unhappy(), &faster]);
+        let row = "<tr><td>error codes</td><td>6.0</td><td>12.0</td><td>2.00</td></tr>";
+        assert!(page.contains(row), "{page}");
+        assert_eq!(page.matches("<svg").count(), 3 + 2 * 3, "those of both, and of each");
+        assert_eq!(page.matches(">second</text>").count(), 3, "{page}");
     }
 
     #[test]

@@ -1,8 +1,6 @@
 //! One load over UDP: the loop around `gun::Gun`.
 
 use std::any::Any;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use clock::{Duration, Instant};
 use device::Device;
@@ -11,6 +9,8 @@ use gun::{Gun, Messages, Schedule, Setup, Summary};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wire::Envelope;
 
+use super::core::Core;
+use super::stop::Stop;
 use super::text::Live;
 
 /// A timer of the kernel may be so late: it sleeps until then before a question is due, and then waits awake.
@@ -44,7 +44,7 @@ pub(crate) struct Range {
     /// The device, for people.
     pub(crate) description: String,
     /// Set when the load is to end.
-    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) stop: Stop,
     /// `None` while a load has it.
     device: Option<Box<dyn Device>>,
     ways: Vec<Envelope>,
@@ -64,12 +64,12 @@ impl Range {
         queues: u16,
         keep: impl Any,
     ) -> Range {
-        let (stop, clock) = (Arc::default(), Clock::start());
+        let (stop, clock) = (Stop::default(), Clock::start());
         Range { description, stop, device: Some(device), ways, queues, sent: 0, clock, _keep: Box::new(keep) }
     }
 
     fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.stop.is_asked()
     }
 
     fn fire<M: Messages + Clone>(
@@ -92,10 +92,15 @@ impl Range {
         // All memory is made: nothing is late for that.
         let start = self.clock.now();
         gun.begin(Schedule::new(start, rate, length), start);
+        let core = Core::watch();
         let sent_until = self.send(&mut gun, start + length, &mut live)?;
         gun.tally().end_sending(sent_until);
+        gun.tally().on_waited(core.waited());
         let deadline = self.clock.now() + patience;
-        while gun.under_way() > 0 && self.clock.now() < deadline && !self.is_stopped() {
+        if gun.under_way() > 0 {
+            self.stop.say_waiting();
+        }
+        while gun.under_way() > 0 && self.clock.now() < deadline && !self.stop.is_urgent() {
             let now = self.clock.now();
             gun.end_seconds(now);
             if gun.wait(now).was_idle() {

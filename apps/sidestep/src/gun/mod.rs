@@ -9,10 +9,13 @@
 //! | `sockets.rs` | connections of kernel sockets, with TLS, and epoll |
 //! | `streams.rs` | one load over connections: the loop around `gun::Streams` |
 //! | `http.rs` | a URL and what is asked of it |
+//! | `core.rs` | how long the generator waited for its core |
 //! | `connect.rs` | connections that are held: the loop around `gun::Holding` |
+//! | `stop.rs` | Ctrl-C |
 //! | `report.rs`, `text.rs`, `html.rs` | what came of it, as JSON, for the terminal, and as a page |
 
 mod connect;
+mod core;
 mod html;
 mod http;
 mod interface;
@@ -21,6 +24,7 @@ mod load;
 mod options;
 mod report;
 mod sockets;
+mod stop;
 mod streams;
 mod target;
 mod text;
@@ -28,8 +32,6 @@ mod text;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
@@ -46,6 +48,7 @@ use load::{Asking, Fire, Load};
 use options::{Compare, Connect, Dns, Http, Origin, Reports, Search, Transport, Udp};
 use report::{Found, Report};
 use sockets::{Kind, Target, Tls};
+use stop::Stop;
 use streams::StreamRange;
 
 /// How near the two sides of a knee have to be.
@@ -103,7 +106,7 @@ fn dns(options: &Dns) -> anyhow::Result<ExitCode> {
     let mut report = Report::begin("gun dns", server, options.subject());
     (report.questions, report.ports) = (questions.len(), options.origin.ports.into());
     report.seed = Some(seed);
-    let stop = stop_by_signal()?;
+    let stop = Stop::by_signals()?;
     let mut fire: Box<dyn Fire> = if options.transport == Transport::Udp {
         Box::new(over_udp(options.server(), &options.origin, questions, &mut report, stop)?)
     } else {
@@ -118,7 +121,7 @@ fn udp(options: &Udp) -> anyhow::Result<ExitCode> {
     let datagrams = options.datagrams()?;
     let mut report = Report::begin("gun udp", options.server, options.subject());
     report.ports = options.origin.ports.into();
-    let stop = stop_by_signal()?;
+    let stop = Stop::by_signals()?;
     let mut asking = over_udp(options.server, &options.origin, datagrams, &mut report, stop)?;
     let plan = Plan { rate: Some(options.rate), search: &options.search, patience: options.timeout };
     measure(&mut asking, &plan, &mut report, &options.reports)
@@ -129,7 +132,7 @@ fn over_udp<M>(
     origin: &Origin,
     messages: M,
     report: &mut Report,
-    stop: Arc<AtomicBool>,
+    stop: Stop,
 ) -> anyhow::Result<Asking<M>> {
     let mut range = match &origin.device {
         Some(device) => interface::open(device, server, origin)?,
@@ -144,7 +147,7 @@ fn over_connections(
     options: &Dns,
     questions: Questions,
     report: &mut Report,
-    stop: Arc<AtomicBool>,
+    stop: Stop,
 ) -> anyhow::Result<StreamRange> {
     let Origin { device, source, .. } = &options.origin;
     ensure!(device.is_none(), "--device is for UDP: the other transports are on kernel sockets");
@@ -207,9 +210,9 @@ fn http(options: &Http) -> anyhow::Result<ExitCode> {
         is_kept: !options.close,
         timeout: options.timeout,
         asked: 0,
-        stop: stop_by_signal()?,
+        stop: Stop::by_signals()?,
     };
-    let plan = Plan { rate: options.rate, search: &options.search, patience: options.timeout * 2 };
+    let plan = Plan { rate: options.rate, search: &options.search, patience: options.timeout };
     measure(&mut range, &plan, &mut report, &options.reports)
 }
 
@@ -219,19 +222,11 @@ fn connect(options: &Connect) -> anyhow::Result<ExitCode> {
     report.ports = options.connections;
     report.transport = Some("tcp".to_owned());
     report.device = "kernel sockets".to_owned();
-    let stop = stop_by_signal()?;
+    let stop = Stop::by_signals()?;
+    options.reports.check()?;
     text::begin(&report);
     connect::hold(options, &mut report, &stop)?;
     finish(&report, &options.reports)
-}
-
-/// Set by Ctrl-C. A terminal that goes away ends the command at once (SIGHUP), as it does others.
-fn stop_by_signal() -> anyhow::Result<Arc<AtomicBool>> {
-    let stop = Arc::<AtomicBool>::default();
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
-    Ok(stop)
 }
 
 /// What is to be measured.
@@ -248,6 +243,7 @@ fn measure(
     report: &mut Report,
     reports: &Reports,
 ) -> anyhow::Result<ExitCode> {
+    reports.check()?;
     text::begin(report);
     if plan.search.find_knee {
         report.knee = Some(find_knee(fire, plan, report)?);
@@ -285,11 +281,11 @@ fn find_knee(fire: &mut dyn Fire, plan: &Plan<'_>, report: &mut Report) -> anyho
 
 /// Writes the reports.
 fn finish(report: &Report, reports: &Reports) -> anyhow::Result<ExitCode> {
-    save(report, reports)?;
-    let is_taken = [&reports.json, &reports.html].into_iter().flatten().any(|path| path == Path::new("-"));
+    let is_taken = reports.files().any(|path| path == Path::new("-"));
     if !is_taken {
         output::to_stdout(|out| text::end(report, out))?;
     }
+    save(report, reports)?;
     let answered = report.loads.iter().any(|load| load.counts.answered > 0);
     if !answered {
         let why =
@@ -319,10 +315,12 @@ fn compare(options: &Compare) -> anyhow::Result<ExitCode> {
         serde_json::from_str(&text).with_context(|| format!("{}: this is no report of `gun`", path.display()))
     };
     let (first, second) = (read(&options.first)?, read(&options.second)?);
+    if options.html.as_deref() != Some(Path::new("-")) {
+        output::to_stdout(|out| text::compare(&first, &second, out))?;
+    }
     if let Some(path) = &options.html {
         write_file(path, &html::page(&[&first, &second]))?;
     }
-    output::to_stdout(|out| text::compare(&first, &second, out))?;
     Ok(ExitCode::SUCCESS)
 }
 

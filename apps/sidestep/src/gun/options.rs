@@ -1,8 +1,9 @@
 //! The command line.
 
+use std::fs::OpenOptions;
 use std::hash::{BuildHasher, Hasher};
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
@@ -66,6 +67,22 @@ pub(crate) struct Reports {
     /// The server is yours, though its address is a public one.
     #[arg(long)]
     pub(crate) yes_i_own_it: bool,
+}
+
+impl Reports {
+    /// Where they go.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        [&self.json, &self.html].into_iter().flatten().map(PathBuf::as_path)
+    }
+
+    /// Whether they can be written, before hours of a search are lost. What is there stays until then.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        for path in self.files().filter(|path| *path != Path::new("-")) {
+            let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+            opened.with_context(|| format!("writing {}", path.display()))?;
+        }
+        Ok(())
+    }
 }
 
 /// Where questions and datagrams come from.
@@ -188,7 +205,7 @@ impl Transport {
 pub(crate) struct Dns {
     /// Where to: an address, with a port if that is not 53 (TLS and QUIC: 853, HTTPS: 443).
     #[arg(value_name = "SERVER", value_parser = server)]
-    server: (IpAddr, Option<u16>),
+    server: SocketAddr,
 
     /// What carries the questions.
     #[arg(long, value_enum, value_name = "PROTOCOL", default_value = "udp")]
@@ -267,7 +284,7 @@ pub(crate) struct Dns {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Udp {
     /// Where to: an address with a port.
-    #[arg(value_name = "ADDR:PORT")]
+    #[arg(value_name = "ADDR:PORT", value_parser = endpoint)]
     pub(crate) server: SocketAddr,
 
     /// Octets of each datagram. It has to come back as it is.
@@ -378,7 +395,7 @@ pub(crate) struct Http {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Connect {
     /// Where to: an address with a port.
-    #[arg(value_name = "ADDR:PORT")]
+    #[arg(value_name = "ADDR:PORT", value_parser = endpoint)]
     pub(crate) server: SocketAddr,
 
     /// Connections to open.
@@ -451,8 +468,11 @@ impl Dns {
     }
 
     pub(crate) fn server(&self) -> SocketAddr {
-        let (address, port) = self.server;
-        SocketAddr::new(address, port.unwrap_or(self.transport.default_port()))
+        let mut server = self.server;
+        if server.port() == 0 {
+            server.set_port(self.transport.default_port());
+        }
+        server
     }
 }
 
@@ -460,13 +480,30 @@ fn server_name(text: &str) -> Result<ServerName<'static>, String> {
     ServerName::try_from(text.to_owned()).map_err(|_| "no name of a host".to_owned())
 }
 
-fn server(text: &str) -> Result<(IpAddr, Option<u16>), String> {
-    let address = text.parse::<IpAddr>().map(|ip| (ip, None));
+/// Port 0: none was given. The scope of a link-local address is a number (RFC 4007): `fe80::1%3`.
+fn server(text: &str) -> Result<SocketAddr, String> {
+    let bare = || text.parse().map(|ip: IpAddr| SocketAddr::new(ip, 0)).ok();
+    let scoped = || format!("[{text}]:0").parse().ok();
+    let address = bare().or_else(scoped).or_else(|| endpoint(text).ok());
     address
-        .or_else(|_| text.parse::<SocketAddr>().map(|it| (it.ip(), Some(it.port()))))
-        .ok()
-        .filter(|(_, port)| *port != Some(0))
+        .map(canonical)
         .ok_or_else(|| "no address such as 192.0.2.1, 192.0.2.1:53 or [2001:db8::1]:53".to_owned())
+}
+
+/// An address with its port.
+fn endpoint(text: &str) -> Result<SocketAddr, String> {
+    let address = text.parse().ok().filter(|address: &SocketAddr| address.port() != 0);
+    address
+        .map(canonical)
+        .ok_or_else(|| "no address with a port such as 192.0.2.1:7 or [2001:db8::1]:7".to_owned())
+}
+
+/// An IPv4 address that is written as one of IPv6 is reached over IPv4.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
+        IpAddr::V6(_) => address,
+    }
 }
 
 fn rtype(text: &str) -> Result<Rtype, String> {
@@ -543,10 +580,20 @@ mod tests {
 
     #[test]
     fn servers_have_a_port_or_not() {
-        assert_eq!(server("192.0.2.1"), Ok(("192.0.2.1".parse().unwrap(), None)));
-        assert_eq!(server("2001:db8::1"), Ok(("2001:db8::1".parse().unwrap(), None)));
-        assert_eq!(server("192.0.2.1:5300"), Ok(("192.0.2.1".parse().unwrap(), Some(5300))));
-        assert!(server("ns1.example").is_err());
+        let read = |text| server(text).unwrap().to_string();
+        assert_eq!(read("192.0.2.1"), "192.0.2.1:0");
+        assert_eq!(read("2001:db8::1"), "[2001:db8::1]:0");
+        assert_eq!(read("192.0.2.1:5300"), "192.0.2.1:5300");
+        assert_eq!(
+            (read("fe80::1%3"), read("[fe80::1%3]:53")),
+            ("[fe80::1%3]:0".into(), "[fe80::1%3]:53".into())
+        );
+        assert_eq!(
+            (read("::ffff:192.0.2.1"), read("[::ffff:192.0.2.1]:53")),
+            ("192.0.2.1:0".into(), "192.0.2.1:53".into())
+        );
+        assert!(["ns1.example", "192.0.2.1:0", "[2001:db8::1]:0"].map(server).iter().all(Result::is_err));
+        assert!(["192.0.2.1", "192.0.2.1:0"].map(endpoint).iter().all(Result::is_err));
     }
 
     #[test]

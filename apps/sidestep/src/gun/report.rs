@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::text::count;
 
+/// One foreign datagram in so many questions may be a stray one.
+const FOREIGN_ONE_IN: u64 = 100;
+
 /// What `--json` writes. A field is never given another meaning; new ones may come.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Report {
@@ -95,6 +98,7 @@ fn why(limit: Limit, report: &Report) -> String {
             format!("{} are all busy: the server is too slow for so few, or for any", report.connections())
         }
         Limit::Answers => "beyond, too many answers are to other questions than were asked".to_owned(),
+        Limit::Errors => "beyond, too many answers are errors".to_owned(),
         Limit::Stopped => "the search was stopped".to_owned(),
     }
 }
@@ -158,6 +162,13 @@ impl Report {
                 "{mismatched} of the {compared} answers that were compared are to another question than was asked: about {about} of all {all}"
             ));
         }
+        let foreign = sum(|it| it.foreign);
+        // A stray datagram is none of the server's faults.
+        if foreign * FOREIGN_ONE_IN > sum(|it| it.sent) {
+            lines.push(format!(
+                "{foreign} datagrams came from another address or port, or with an ID that no question had"
+            ));
+        }
         if malformed > 0 {
             lines.push(format!("{malformed} answers are malformed"));
         }
@@ -198,6 +209,12 @@ mod tests {
 
     #[test]
     fn answers_that_are_none_are_told() {
+        assert_eq!(report(Counts { sent: 1000, foreign: 1, ..Counts::default() }).wrong_answers(), [""; 0]);
+        let foreign = "20 datagrams came from another address or port, or with an ID that no question had";
+        assert_eq!(
+            report(Counts { sent: 1000, foreign: 20, ..Counts::default() }).wrong_answers(),
+            [foreign]
+        );
         let mut report = report(Counts { malformed: 3, ..Counts::default() });
         report.loads[0].faults.insert("answers that are not in the protocol".to_owned(), 2);
         let expected = ["3 answers are malformed", "2 answers that are not in the protocol"];

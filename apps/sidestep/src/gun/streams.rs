@@ -1,15 +1,14 @@
 //! One load over connections: the loop around `gun::Streams`.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use clock::{Duration, Instant};
 use engine::Clock;
 use gun::streams::{Pace, Setup, Speech, Streams};
 use gun::{Schedule, Summary};
 
+use super::core::Core;
 use super::load::{AWAKE_BEFORE, Fire, Load, SLEEP_MAX};
 use super::sockets::{Progress, Sockets, Target};
+use super::stop::Stop;
 use super::text::Live;
 
 /// Octets that are read at a time.
@@ -28,12 +27,12 @@ pub(crate) struct StreamRange {
     /// Questions of DNS that earlier loads have asked.
     pub(crate) asked: u64,
     /// Set when the load is to end.
-    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) stop: Stop,
 }
 
 impl Fire for StreamRange {
     fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.stop.is_asked()
     }
 
     fn fire(&mut self, load: &Load, mut live: Live) -> anyhow::Result<Summary> {
@@ -58,9 +57,13 @@ impl Fire for StreamRange {
             rate => Pace::Open(Schedule::new(start, rate, load.length)),
         };
         driver.streams.begin(pace, start);
-        let sent_until = driver.send(end, &self.stop, &mut live)?;
+        // Stopped before it began, it sends nothing.
+        let core = Core::watch();
+        let sent_until = if self.is_stopped() { start } else { driver.send(end, &self.stop, &mut live)? };
         driver.streams.tally().end_sending(sent_until);
-        driver.wait_for_answers(load.patience, &self.stop)?;
+        driver.streams.tally().on_waited(core.waited());
+        // A request waits so long for a connection, and then so long for its answer.
+        driver.wait_for_answers(self.timeout * 2, &self.stop)?;
         live.end();
         driver.end();
         self.asked = driver.streams.asked();
@@ -78,10 +81,10 @@ struct Driver<'r> {
 
 impl Driver<'_> {
     /// Opens the connections that are kept.
-    fn warm_up(&mut self, patience: Duration, stop: &AtomicBool) -> anyhow::Result<()> {
+    fn warm_up(&mut self, patience: Duration, stop: &Stop) -> anyhow::Result<()> {
         let deadline = self.clock.now() + patience;
         self.act(0);
-        while self.streams.is_dialling() && self.clock.now() < deadline && !stop.load(Ordering::Relaxed) {
+        while self.streams.is_dialling() && self.clock.now() < deadline && !stop.is_asked() {
             let count = self.sockets.sleep(Duration::from_millis(10))?;
             self.act(count);
         }
@@ -89,10 +92,10 @@ impl Driver<'_> {
     }
 
     /// Until the load is over; when it was.
-    fn send(&mut self, end: Instant, stop: &AtomicBool, live: &mut Live) -> anyhow::Result<Instant> {
+    fn send(&mut self, end: Instant, stop: &Stop, live: &mut Live) -> anyhow::Result<Instant> {
         loop {
             let now = self.clock.now();
-            if now >= end || stop.load(Ordering::Relaxed) {
+            if now >= end || stop.is_asked() {
                 self.streams.turn(now); // What is due is due, also if its connection comes later.
                 return Ok(now);
             }
@@ -103,10 +106,13 @@ impl Driver<'_> {
         }
     }
 
-    fn wait_for_answers(&mut self, patience: Duration, stop: &AtomicBool) -> anyhow::Result<()> {
+    fn wait_for_answers(&mut self, patience: Duration, stop: &Stop) -> anyhow::Result<()> {
         let deadline = self.clock.now() + patience;
         self.act(0);
-        while self.streams.has_requests() && self.clock.now() < deadline && !stop.load(Ordering::Relaxed) {
+        if self.streams.has_requests() {
+            stop.say_waiting();
+        }
+        while self.streams.has_requests() && self.clock.now() < deadline && !stop.is_urgent() {
             let count = self.sockets.sleep(Duration::from_millis(5))?;
             self.streams.tally().end_seconds(self.clock.now());
             self.act(count);

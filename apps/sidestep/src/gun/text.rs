@@ -75,6 +75,7 @@ pub(crate) fn step(load: &Summary, verdict: Verdict, words: Words) {
         (Verdict::Carried, _) => "carried".to_owned(),
         (Verdict::TooMuch, _) => "too much".to_owned(),
         (Verdict::Wrong, _) => "answers to other questions".to_owned(),
+        (Verdict::Errors, _) => format!("{:.2} % of the answers are errors", error_part(load)),
         (Verdict::NoRoom, _) => "all connections are busy".to_owned(),
         (Verdict::NotOffered, None) => "more than can be sent".to_owned(),
         (Verdict::NotOffered, Some(why)) => format!("the generator was the bottleneck: {why}"),
@@ -86,6 +87,10 @@ pub(crate) fn step(load: &Summary, verdict: Verdict, words: Words) {
         part(load, load.counts.in_time),
         time(load.latency_us.p99)
     );
+}
+
+fn error_part(load: &Summary) -> f64 {
+    100.0 * load.counts.errors as f64 / load.counts.answered.max(1) as f64
 }
 
 /// So many answers as hundredths of what was due.
@@ -174,6 +179,7 @@ pub(super) fn named_faults(load: &Summary) -> Vec<(String, u64)> {
         ("cut".to_owned(), counts.truncated),
         (format!("to another question, of {} compared", counts.compared), counts.mismatched),
         ("late or doubled".to_owned(), counts.unexpected),
+        ("from another address or port, or with an ID that no question had".to_owned(), counts.foreign),
         ("malformed".to_owned(), counts.malformed),
         ("refused by the system".to_owned(), counts.refused),
     ];
@@ -200,14 +206,41 @@ pub(crate) fn compare(first: &Report, second: &Report, out: &mut dyn Write) -> a
     writeln!(out, "{:<22}{:>18}{:>18}{:>9}", "", "first", "second", "ratio")?;
     let began = |report: &Report| report.began.chars().take(16).collect::<String>();
     writeln!(out, "{:<22}{:>18}{:>18}", "began", began(first), began(second))?;
+    for (name, one, other) in figures(first, second, one, other) {
+        let ratio = ratio(one, other).unwrap_or_default();
+        writeln!(out, "{name:<22}{one:>18.1}{other:>18.1}{ratio:>9}")?;
+    }
+    for (name, load) in [("first", one), ("second", other)] {
+        if let Some(why) = &load.bottleneck {
+            writeln!(out, "in the {name} the generator was the bottleneck: {why}")?;
+        }
+    }
+    Ok(())
+}
+
+/// The second one to the first, if there is one.
+pub(super) fn ratio(one: f64, other: f64) -> Option<String> {
+    (one > 0.0).then(|| format!("{:.2}", other / one))
+}
+
+/// What two reports have, those figures alone that one has: `one` and `other` are their loads that tell most.
+pub(super) fn figures(
+    first: &Report,
+    second: &Report,
+    one: &Summary,
+    other: &Summary,
+) -> Vec<(String, f64, f64)> {
     let carried = |report: &Report| report.knee.as_ref().and_then(|knee| knee.carried).map_or(0.0, f64::from);
     let requests = first.words().requests;
     let wrong = |load: &Summary| 100.0 * load.counts.wrong_share();
     let (knee, offered) = (format!("knee, {requests}/s"), format!("offered, {requests}/s"));
-    let figures: [(&str, f64, f64); 12] = [
+    let held = |report: &Report| report.held.as_ref().map_or(0.0, |held| held.most as f64);
+    let figures: [(&str, f64, f64); 15] = [
         (&knee, carried(first), carried(second)),
         (&offered, one.offered.into(), other.offered.into()),
         ("answered, a second", one.answered_rate(), other.answered_rate()),
+        ("octets, a second", one.octet_rate(), other.octet_rate()),
+        ("held at most", held(first), held(second)),
         ("lost", one.lost as f64, other.lost as f64),
         ("error codes", one.counts.errors as f64, other.counts.errors as f64),
         ("to another question, %", wrong(one), wrong(other)),
@@ -217,17 +250,10 @@ pub(crate) fn compare(first: &Report, second: &Report, out: &mut dyn Write) -> a
         ("latency p99, us", one.latency_us.p99, other.latency_us.p99),
         ("latency p99.9, us", one.latency_us.p999, other.latency_us.p999),
         ("latency max, us", one.latency_us.max, other.latency_us.max),
+        ("sent late p99, us", one.sent_late_us().p99, other.sent_late_us().p99),
     ];
-    for (name, one, other) in figures.into_iter().filter(|(_, one, other)| *one > 0.0 || *other > 0.0) {
-        let ratio = if one > 0.0 { format!("{:.2}", other / one) } else { String::new() };
-        writeln!(out, "{name:<22}{one:>18.1}{other:>18.1}{ratio:>9}")?;
-    }
-    for (name, load) in [("first", one), ("second", other)] {
-        if let Some(why) = &load.bottleneck {
-            writeln!(out, "in the {name} the generator was the bottleneck: {why}")?;
-        }
-    }
-    Ok(())
+    let had = figures.into_iter().filter(|(_, one, other)| *one > 0.0 || *other > 0.0);
+    had.map(|(name, one, other)| (name.to_owned(), one, other)).collect()
 }
 
 /// A count with a suffix: 1.50 M, 250 k, 999.

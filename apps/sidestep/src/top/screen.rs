@@ -1,5 +1,7 @@
 //! The screen of `top`: engines with their time, the programs, and what one of them drops or which sockets it has. Pure.
 
+use std::cmp::Ordering;
+
 use observe::report::SocketReport;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -21,7 +23,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, figures: &Figures, choice: &Choice) {
     let area = frame.area();
     let programs = choice.sorted(figures);
     let at = choice.place_in(&programs);
-    let engines = engine_lines(&programs, area);
+    let engines = engine_lines(&programs, at, area);
     let [head, engines_area, table, panel, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(engines.len() as u16),
@@ -79,24 +81,43 @@ fn footer(choice: &Choice) -> Line<'static> {
     ])
 }
 
-/// A line or half a line for each engine, as far as a quarter of the screen has room.
-fn engine_lines(programs: &[&Program], area: Rect) -> Vec<Line<'static>> {
-    let of_program = |program: &&Program| -> Vec<(String, Engine)> {
+/// One engine, and what it is called: the program, and its number there.
+struct Labelled {
+    program: String,
+    number: usize,
+    is_of_selected: bool,
+    engine: Engine,
+}
+
+/// A line or half a line for each engine, as far as a quarter of the screen has room: first those of the program at `selected`, and of those and of the
+/// others the busiest, if there is no room for all.
+fn engine_lines(programs: &[&Program], selected: usize, area: Rect) -> Vec<Line<'static>> {
+    let of_program = |(place, program): (usize, &&Program)| -> Vec<Labelled> {
         let engines = program.engines.iter().enumerate();
+        let name = || format!("{}/{}", program.name, program.pid);
         engines
-            .map(|(number, engine)| (format!("{}/{} {number}", program.name, program.pid), *engine))
+            .map(|(number, engine)| Labelled {
+                program: name(),
+                number,
+                is_of_selected: place == selected,
+                engine: *engine,
+            })
             .collect()
     };
-    let engines: Vec<(String, Engine)> = programs.iter().flat_map(of_program).collect();
+    let mut engines: Vec<Labelled> = programs.iter().enumerate().flat_map(of_program).collect();
     let columns = if engines.len() > ENGINES_IN_COLUMN && area.width >= TWO_COLUMNS { 2 } else { 1 };
     let room = usize::from(area.height / 4);
     let lines = engines.len().div_ceil(columns);
     let shown = if lines > room { room.saturating_sub(1) } else { lines };
     let width = usize::from(area.width) / columns;
+    if shown < lines {
+        let rank = |it: &Labelled| (it.is_of_selected, it.engine.busy);
+        engines.sort_by(|one, other| rank(other).partial_cmp(&rank(one)).unwrap_or(Ordering::Equal));
+    }
     let mut text: Vec<Line<'static>> = engines
         .chunks(columns)
         .take(shown)
-        .map(|row| row.iter().flat_map(|(label, engine)| engine_spans(label, engine, width)).collect())
+        .map(|row| row.iter().flat_map(|labelled| engine_spans(labelled, width)).collect())
         .collect();
     let hidden = engines.len().saturating_sub(shown * columns);
     if hidden > 0 && room > 0 {
@@ -106,7 +127,8 @@ fn engine_lines(programs: &[&Program], area: Rect) -> Vec<Line<'static>> {
 }
 
 /// Label, bar and figures of an engine in `width` columns.
-fn engine_spans(label: &str, engine: &Engine, width: usize) -> Vec<Span<'static>> {
+fn engine_spans(labelled: &Labelled, width: usize) -> Vec<Span<'static>> {
+    let Labelled { program, number, engine, .. } = labelled;
     let is_wide = width >= 60;
     let label_width = if is_wide { 20 } else { 15 };
     let figures = if is_wide {
@@ -118,8 +140,10 @@ fn engine_spans(label: &str, engine: &Engine, width: usize) -> Vec<Span<'static>
     let room = width.saturating_sub(label_width + figures.len() + 3);
     let busy = (engine.busy * room as f64).round().clamp(0.0, room as f64) as usize;
     let spinning = (engine.spinning * room as f64).round().clamp(0.0, (room - busy) as f64) as usize;
+    let number = format!(" {number}");
+    let label = clip(program, label_width.saturating_sub(number.len() + 1)) + &number;
     vec![
-        format!("{:<label_width$}", clip(label, label_width)).into(),
+        format!("{label:<label_width$}").into(),
         "[".bold(),
         "|".repeat(busy).green(),
         ":".repeat(spinning).yellow(),
@@ -319,6 +343,18 @@ mod tests {
         let text = screen(80, 24, &figures, &choice).join("\n");
         assert!(text.contains("\n    100 p"), "{text}");
         assert!(text.contains("and 90 more engines"), "five lines of two: {text}");
+        assert!(text.contains("\np/100 0 "), "its engine comes first: {text}");
+    }
+
+    #[test]
+    fn the_busiest_engines_are_shown_with_their_numbers() {
+        let mut many = program(1_234_567, "memcached");
+        many.engines = vec![many.engines[0]; 64];
+        many.engines[63].busy = 0.99;
+        let figures = Figures { programs: vec![many], ..Figures::default() };
+        let text = screen(80, 24, &figures, &Choice::default()).join("\n");
+        assert!(text.contains("… 63 [") && text.contains("… 0 "), "{text}");
+        assert!(!text.contains("… 62 "), "{text}");
     }
 
     #[test]

@@ -90,8 +90,12 @@ impl Client {
         if !self.unawaited.is_empty() {
             while self.receive()? {}
         }
-        let oldest = self.unawaited.first_key_value().map(|(_, oldest)| oldest.since);
-        Ok(self.is_left_alone() || oldest.is_some_and(|since| since.elapsed() >= PATIENCE))
+        Ok(self.is_left_alone() || self.waits_since().is_some_and(|since| since.elapsed() >= PATIENCE))
+    }
+
+    /// Since when there is a request without an answer for which nobody waits.
+    pub(super) fn waits_since(&self) -> Option<Instant> {
+        self.unawaited.first_key_value().map(|(_, oldest)| oldest.since)
     }
 
     pub(super) fn begin(&mut self, request: Request) -> Result<Ticket, ClientError> {
@@ -135,17 +139,44 @@ impl Client {
         fds: &[BorrowedFd<'_>],
     ) -> Result<Arrived<Answer>, ClientError> {
         let began = Instant::now();
-        let deadline = began + patience;
+        let id = self.put(request, fds, began + patience)?;
+        if let Some(answer) = self.answer_until(id, began + patience)? {
+            return Ok(answer);
+        }
+        self.wait_no_more(id, request, began);
+        Err(ClientError::TimedOut)
+    }
+
+    /// Sends a request whose answer is waited for; returns its number.
+    pub(super) fn put(
+        &mut self,
+        request: &Request,
+        fds: &[BorrowedFd<'_>],
+        deadline: Instant,
+    ) -> Result<u64, ClientError> {
         let id = self.send(request, fds, deadline)?;
         self.open.insert(id, None);
+        Ok(id)
+    }
+
+    /// The answer to a request, if it comes until then; what else comes meanwhile is kept.
+    pub(super) fn answer_until(
+        &mut self,
+        id: u64,
+        deadline: Instant,
+    ) -> Result<Option<Arrived<Answer>>, ClientError> {
         while self.open.get(&id).is_some_and(Option::is_none) {
             if !self.receive()? && (self.is_left_alone() || !self.wait_for(PollFlags::IN, deadline)?) {
-                self.open.remove(&id);
-                self.unawaited.insert(id, Unawaited { since: began, late: late(request) });
-                return Err(ClientError::TimedOut);
+                return Ok(None);
             }
         }
-        self.open.remove(&id).flatten().ok_or(ClientError::TimedOut)
+        Ok(self.open.remove(&id).flatten())
+    }
+
+    /// Nobody waits for the answer to a request any more.
+    pub(super) fn wait_no_more(&mut self, id: u64, request: &Request, since: Instant) {
+        self.open.remove(&id);
+        self.unawaited.insert(id, Unawaited { since, late: late(request) });
     }
 
     /// Sends a request without waiting for anything. One that came with descriptors and finds no room is not sent.
@@ -223,7 +254,7 @@ impl Client {
 
     /// Takes one message if there is one, and puts it where it belongs.
     pub(super) fn receive(&mut self) -> Result<bool, ClientError> {
-        if matches!(self.line, Line::Alone) {
+        if matches!(self.line, Line::Alone { .. }) {
             self.look_for_broker()?;
             return Ok(false);
         }

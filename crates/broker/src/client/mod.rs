@@ -28,7 +28,7 @@
 mod error;
 mod event;
 mod exchange;
-mod without_broker;
+pub(crate) mod without_broker;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -42,8 +42,7 @@ use transit::{Established, Handshake, SocketKind};
 pub use error::ClientError;
 pub use event::{Attached, Event, Granted};
 
-use crate::machine_clock;
-use crate::moving::pack;
+use crate::moving::{decide, pack};
 use crate::peer::Peer;
 use crate::protocol::{
     Answer, ClaimId, Claimed, DATAGRAM_MAX, Key, ProgramReport, Purpose, RELEASED_MAX, Refusal, Request,
@@ -59,9 +58,6 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The same for a connection that the stack has let go of: whoever gives up loses it.
 const PATIENCE_TO_MOVE: Duration = Duration::from_secs(60);
-
-/// How long the answer about an offered connection may take after the time when the broker refuses it.
-const PATIENCE_AFTER: Duration = Duration::from_secs(2);
 
 /// A request whose answer takes time.
 #[derive(Debug, PartialEq, Eq)]
@@ -160,6 +156,12 @@ impl Client {
     /// Readable when there is something to take by [`Client::poll_event`].
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+
+    /// The same for who sleeps. None while the broker is gone and the process has no descriptor for a timer: then [`Client::poll_event`] is to
+    /// be called from time to time.
+    pub fn fd_to_sleep_on(&self) -> Option<BorrowedFd<'_>> {
+        (!matches!(self.line, Line::Alone { looks_at: Some(_) })).then(|| self.fd())
     }
 
     /// Whether an event came while a request waited, so that [`Client::fd`] need not be readable for it.
@@ -266,24 +268,63 @@ impl Client {
         }
     }
 
-    /// Hands over a connection that the stack has let go of, a few milliseconds at most; returns the kernel's socket. One that is only
-    /// `offered` goes on at the stack if there is no answer: the broker does not move it later.
+    /// Hands over a connection that the stack has let go of, a few milliseconds at most; returns the kernel's socket.
+    ///
+    /// One that is only offered is withdrawn if the broker has not begun to move it within that time: [`Refusal::TooLate`], and it goes on at
+    /// the stack. If it has begun, its answer is waited for.
     pub fn move_connection(
         &mut self,
         connection: &Established,
         socket: SocketKind,
-        offered: bool,
+        offered_for: Option<Duration>,
     ) -> Result<OwnedFd, ClientError> {
         if self.is_left_alone() {
             return Err(Refusal::NotTaken("the broker was killed".to_owned()).into());
         }
-        let (connection, content) = pack(connection, socket).map_err(ClientError::Unmade)?;
-        let fds: Vec<BorrowedFd<'_>> = content.iter().map(AsFd::as_fd).collect();
-        let until = offered.then(|| machine_clock::nanoseconds() + PATIENCE.as_nanos() as u64);
-        let patience = if offered { PATIENCE + PATIENCE_AFTER } else { PATIENCE_TO_MOVE };
-        let answer = self.ask_within(patience, &Request::Move { connection, until }, &fds);
-        content.into_iter().for_each(discard);
+        if offered_for.is_some() && self.is_behind()? {
+            return Err(Refusal::TooLate.into());
+        }
+        let offered = offered_for.is_some();
+        let (connection, file) = pack(connection, socket, offered).map_err(ClientError::Unmade)?;
+        let request = Request::Move { connection, offered };
+        let answer = self.ask_to_move(&request, file.as_ref().map(AsFd::as_fd), offered_for);
+        file.into_iter().for_each(discard);
         moved(answer?)
+    }
+
+    fn ask_to_move(
+        &mut self,
+        request: &Request,
+        file: Option<BorrowedFd<'_>>,
+        offered_for: Option<Duration>,
+    ) -> Result<Arrived<Answer>, ClientError> {
+        let began = Instant::now();
+        let last = began + self.patience_to_move()?;
+        let id = match self.put(request, file.as_slice(), offered_for.map_or(last, |time| began + time)) {
+            Err(ClientError::TimedOut) if offered_for.is_some() => return Err(Refusal::TooLate.into()),
+            sent => sent?,
+        };
+        if let Some(time) = offered_for {
+            if let Some(answer) = self.answer_until(id, began + time)? {
+                return Ok(answer);
+            }
+            if file.is_some_and(decide) {
+                self.wait_no_more(id, request, began);
+                return Err(Refusal::TooLate.into());
+            }
+        }
+        if let Some(answer) = self.answer_until(id, last)? {
+            return Ok(answer);
+        }
+        self.wait_no_more(id, request, began);
+        Err(ClientError::TimedOut)
+    }
+
+    /// How long a connection may take that cannot stay. If the broker has not said anything for as long, the others do not wait, too.
+    fn patience_to_move(&mut self) -> Result<Duration, ClientError> {
+        let is_silent =
+            self.is_behind()? && self.waits_since().is_some_and(|since| since.elapsed() >= PATIENCE_TO_MOVE);
+        Ok(if is_silent { Duration::ZERO } else { PATIENCE_TO_MOVE })
     }
 
     /// Answers a [`News::ChildAsks`](crate::protocol::News::ChildAsks) by a kernel socket.

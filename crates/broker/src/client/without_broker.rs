@@ -7,9 +7,11 @@
 //!       └──▶ gone: the broker has ended    └──────────────────────────────────┘   └──▶ gone: we have nothing there
 //! ```
 //!
-//! None of it waits. `Client::fd` is the timer's while nobody is there, so whoever sleeps on it looks again, and no other thread is needed.
+//! None of it waits. `Client::fd` is the timer's while nobody is there, so whoever sleeps on it looks again, and no other thread is needed. A
+//! program that has no descriptor left for a timer looks when it comes by.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -29,7 +31,10 @@ pub(super) enum Line {
     /// The broker is there.
     Connected,
     /// It was killed.
-    Alone,
+    Alone {
+        /// When another one is looked for, if there is no timer that says so.
+        looks_at: Option<Instant>,
+    },
     /// There is another one, which has yet to say what it knows of us.
     Returning {
         /// The request whose answer says so.
@@ -40,9 +45,9 @@ pub(super) enum Line {
 }
 
 /// How often a new broker is looked for: soon at first, then in this many seconds; after one of another version more seldom.
-const LOOK_SECS: i64 = 1;
-const LOOK_AFTER_ANOTHER_VERSION_SECS: i64 = 60;
-const SOON_NANOS: i64 = 1_000_000;
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const AFTER_ANOTHER_VERSION: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_millis(1);
 
 impl Client {
     /// Whether what the broker has lent goes on without it, after this.
@@ -59,24 +64,20 @@ impl Client {
         if !self.is_kept {
             return Err(ClientError::Gone);
         }
-        let first = if matches!(self.line, Line::Connected) { (0, SOON_NANOS) } else { (LOOK_SECS, 0) };
-        self.be_alone(first)
+        self.be_alone(if matches!(self.line, Line::Connected) { SOON } else { LOOK_EVERY });
+        Ok(())
     }
 
     /// Looks for a broker after that time, and then once a second.
-    fn be_alone(&mut self, (secs, nanos): (i64, i64)) -> Result<(), ClientError> {
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        let it_interval = Timespec { tv_sec: secs.max(LOOK_SECS), tv_nsec: 0 };
-        let times = Itimerspec { it_interval, it_value: Timespec { tv_sec: secs, tv_nsec: nanos } };
-        let set = timerfd_settime(&timer, TimerfdTimerFlags::empty(), &times).map(drop);
-        let outcome = set.and_then(|()| self.socket.become_copy_of(&timer));
-        discard(timer);
-        outcome?;
-        self.line = Line::Alone;
+    fn be_alone(&mut self, first: Duration) {
+        let timed = timer(first).and_then(|timer| {
+            let outcome = self.socket.become_copy_of(&timer);
+            discard(timer);
+            outcome
+        });
+        self.line = Line::Alone { looks_at: timed.is_err().then(|| Instant::now() + first) };
         self.unawaited.clear();
         self.unsent.clear();
-        Ok(())
     }
 
     pub(super) fn is_left_alone(&self) -> bool {
@@ -85,15 +86,25 @@ impl Client {
 
     /// Looks whether there is a broker by the name of ours, if it is time to, and says what we had of the last one.
     pub(super) fn look_for_broker(&mut self) -> Result<(), ClientError> {
-        if rustix::io::read(&self.socket, &mut [0; 8]).is_err() {
-            return Ok(()); // It is not time.
+        let is_time = match self.line {
+            Line::Alone { looks_at: Some(at) } => Instant::now() >= at,
+            _ => rustix::io::read(&self.socket, &mut [0; 8]).is_ok(),
+        };
+        if !is_time {
+            return Ok(());
         }
-        let Ok(socket) = self.reach_broker() else { return Ok(()) };
-        let outcome = self.introduce(&socket);
-        let outcome = outcome.and_then(|id| self.socket.become_copy_of(&socket).map(|()| id));
-        discard(socket);
-        // One that ends at once is looked for again.
-        self.line = outcome.map_or(Line::Alone, |id| Line::Returning { id, welcome: None });
+        let returning = self.reach_broker().and_then(|socket| {
+            let outcome = self.introduce(&socket);
+            let outcome = outcome.and_then(|id| self.socket.become_copy_of(&socket).map(|()| id));
+            discard(socket);
+            outcome
+        });
+        match (returning, &self.line) {
+            (Ok(id), _) => self.line = Line::Returning { id, welcome: None },
+            // There may be a descriptor for a timer by now.
+            (Err(_), Line::Alone { looks_at: Some(_) }) => self.be_alone(LOOK_EVERY),
+            (Err(_), _) => {} // One that ends at once is looked for again.
+        }
         Ok(())
     }
 
@@ -122,7 +133,7 @@ impl Client {
         let Line::Returning { id: awaited, welcome } = &mut self.line else { return Ok(false) };
         match answer {
             Answer::Welcome(it) => *welcome = Some(it.clone()),
-            Answer::Refused(Refusal::Version(_)) => self.be_alone((LOOK_AFTER_ANOTHER_VERSION_SECS, 0))?,
+            Answer::Refused(Refusal::Version(_)) => self.be_alone(AFTER_ANOTHER_VERSION),
             Answer::Done if id == *awaited => {
                 let Some(mut welcome) = welcome.take() else { return Err(ClientError::OutOfPlace) };
                 if self.served.is_empty() {
@@ -139,4 +150,31 @@ impl Client {
         }
         Ok(true)
     }
+}
+
+/// A timer that becomes readable after that time, and then once a second, or as seldom as that.
+fn timer(first: Duration) -> Result<OwnedFd, Errno> {
+    #[cfg(test)]
+    if LACKS_DESCRIPTORS.get() {
+        return Err(Errno::MFILE);
+    }
+    let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
+    let [it_interval, it_value] = [first.max(LOOK_EVERY), first].map(|time| Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: time.subsec_nanos().into(),
+    });
+    let times = Itimerspec { it_interval, it_value };
+    match timerfd_settime(&timer, TimerfdTimerFlags::empty(), &times) {
+        Ok(_) => Ok(timer),
+        Err(error) => {
+            discard(timer);
+            Err(error)
+        }
+    }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Whether this thread's process is as at its limit of descriptors.
+    pub(crate) static LACKS_DESCRIPTORS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }

@@ -31,7 +31,7 @@ pub use values::{
 };
 
 /// Said in [`Request::Hello`]; a broker of another version refuses. It counts what an older library or broker would not understand.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 
 /// Names the broker's socket to programs: its abstract name, without the leading zero octet.
 pub const ENVIRONMENT: &str = "SIDESTEP_BROKER";
@@ -147,13 +147,13 @@ pub enum Request {
     /// A connection of ours becomes the kernel's: [`Answer::Moved`]. The stack must have let go of it, and must not answer
     /// segments of it that come on our queues for a while.
     ///
-    /// Beside it: a file with the octets that [`Moving`] counts, unless there are none.
+    /// Beside it: a file with the octets that [`Moving`] counts, unless there are none and it is not just offered.
     Move {
         /// The connection.
         connection: Moving,
-        /// After this time of CLOCK_BOOTTIME, in nanoseconds, it goes on where it is, and must not become the kernel's any more.
+        /// We go on with it if we are first to add `F_SEAL_SEAL` (fcntl(2)) to the file: [`Refusal::TooLate`]. If the broker is, it moves.
         #[serde(default)]
-        until: Option<u64>,
+        offered: bool,
     },
     /// A connection that one of the processes had which this one was forked from: [`Answer::Moved`].
     MoveFor {

@@ -81,6 +81,7 @@ pub(super) struct Broker {
     pub(super) helpers: Arc<Helpers>,
     pub(super) under_way: UnderWay<Broker>,
     pub(super) next_tick: Instant,
+    pub(super) last_turn: Instant,
     pub(super) notices: Vec<Notice>,
 }
 

@@ -91,6 +91,12 @@ impl Helpers {
         self.lock().users.get(&user).is_none_or(|jobs| jobs.progress.elapsed() < STANDSTILL)
     }
 
+    /// The whole process has stood still, helpers as well: nobody's jobs are to blame that none was done.
+    pub(super) fn begin_anew(&self) {
+        let now = Instant::now();
+        self.lock().users.values_mut().for_each(|jobs| jobs.progress = now);
+    }
+
     /// Whether no more clients may connect, because closing them would be one more job.
     pub(super) fn are_overrun(&self) -> bool {
         self.lock().all() >= JOBS_MAX

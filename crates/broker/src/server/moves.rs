@@ -26,8 +26,7 @@ use super::kernel_memory::Reservation;
 use super::outcome::Outcome;
 use super::shares::User;
 use super::under_way::BrokerThread;
-use crate::machine_clock;
-use crate::moving::unpack;
+use crate::moving::{decide, unpack};
 use crate::protocol::{Answer, Moving, Refusal};
 use crate::registry::ClientId;
 
@@ -37,7 +36,7 @@ impl Broker {
     pub(super) fn take_over(
         &mut self,
         (client, id): (ClientId, u64),
-        (moving, until): (Moving, Option<u64>),
+        (moving, offered): (Moving, bool),
         file: Option<Theirs>,
         now: Instant,
     ) -> Outcome {
@@ -50,13 +49,15 @@ impl Broker {
             let kind = moving.socket;
             let connection = unpack(moving, file.as_ref().map(AsFd::as_fd));
             let prepared = connection.and_then(|connection| prepare(connection, kind));
+            // From here on its client waits, however long this takes.
+            let is_ours = !offered || file.as_ref().is_some_and(decide);
             file.into_iter().for_each(Theirs::close);
             let prepared = prepared.map_err(not_taken)?;
+            if !is_ours {
+                return Err(Refusal::TooLate);
+            }
             broker
-                .ask(move |broker, now| match until {
-                    Some(until) if machine_clock::nanoseconds() > until => Err(Refusal::TooLate),
-                    _ => broker.let_pass(client, ends, now),
-                })
+                .ask(move |broker, now| broker.let_pass(client, ends, now))
                 .ok_or(Refusal::NoSuchClaim)??;
             // Its packets go to the kernel by now, which may have sent something.
             let socket = prepared.start().map_err(|error| Refusal::Lost(error.to_string()))?;

@@ -74,7 +74,9 @@ impl Broker {
             }
             Request::Release { claims, drain } => self.release((client, id), claims, drain, now),
             Request::Route { remote, from } => self.route(client, id, remote, from, now),
-            Request::Move { connection, until } => self.take_over((client, id), (connection, until), fd, now),
+            Request::Move { connection, offered } => {
+                self.take_over((client, id), (connection, offered), fd, now)
+            }
             Request::MoveFor { keys, local, remote } => {
                 self.inherit((client, id), &keys, (local, remote), now)
             }

@@ -37,6 +37,8 @@ use crate::transfer::Inbox;
 
 /// How often the interfaces' queues are counted, of which the kernel does not tell, and shadows are looked after.
 const TICK: Duration = Duration::from_secs(1);
+/// Turns that are further apart are those of a broker that was stopped in between (SIGSTOP), as it has one with every tick.
+const STOPPED: Duration = Duration::from_secs(2);
 /// Interfaces at most.
 const INTERFACES_MAX: usize = 64;
 /// Connections that wait to be accepted.
@@ -109,6 +111,7 @@ impl Broker {
             helpers,
             under_way,
             next_tick: now + TICK,
+            last_turn: now,
             notices: Vec::new(),
         };
         if setup.is_successor {
@@ -137,6 +140,9 @@ impl Broker {
 
     /// Does what there is to do, without waiting for anything.
     pub(super) fn turn(&mut self, now: Instant) {
+        if now.since(std::mem::replace(&mut self.last_turn, now)) >= STOPPED {
+            self.helpers.begin_anew();
+        }
         let mut events = Vec::with_capacity(64);
         let no_wait = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
         // A signal leaves the events for the next turn.

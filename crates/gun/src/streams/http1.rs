@@ -90,6 +90,11 @@ impl Http1 {
     }
 }
 
+/// Whether a server ends a connection that asked for nothing for too long (RFC 9110, 15.5.9): 408 (Request Timeout), without a request.
+fn is_farewell(octets: &[u8]) -> bool {
+    octets.starts_with(b"HTTP/1.1 408 ") || octets.starts_with(b"HTTP/1.0 408 ")
+}
+
 impl Conversation for Http1 {
     fn room(&self) -> usize {
         (self.pipeline - self.under_way.len()).min(usize::try_from(self.requests_left).unwrap_or(usize::MAX))
@@ -108,6 +113,9 @@ impl Conversation for Http1 {
     fn on_octets(&mut self, mut octets: &[u8], heard: &mut Heard<'_>) -> Option<End> {
         while !octets.is_empty() {
             if self.under_way.is_empty() {
+                if is_farewell(octets) {
+                    return Some(End::InOrder);
+                }
                 heard.tally.counts_mut().unexpected += 1;
                 return Some(End::By(Fault::NotTheProtocol));
             }

@@ -174,12 +174,16 @@ impl Streams {
 
     /// Requests are due from now on.
     pub fn begin(&mut self, pace: Pace, now: Instant) {
+        let length = match &pace {
+            Pace::Open(schedule) => schedule.length(),
+            Pace::Closed(end) => end.since(now),
+        };
         self.sample = match &pace {
             Pace::Open(schedule) => Sample::of_rate(schedule.rate()),
             Pace::Closed(_) => Sample::of_any(),
         };
         self.pace = Some(pace);
-        self.tally.begin(now, self.within);
+        self.tally.begin(now, length, self.within);
     }
 
     /// What is counted so far.

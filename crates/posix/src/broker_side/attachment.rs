@@ -180,6 +180,8 @@ pub(crate) struct Status {
 pub(crate) enum NotMoved {
     /// The kernel has heard nothing of it: it can go on here.
     Refused,
+    /// The same, for now: there was no answer in time.
+    NotYet,
     /// The kernel may have a part of it, or may get it yet.
     Lost,
 }
@@ -234,13 +236,13 @@ pub(crate) trait Attachment: Send {
     /// known at once that there is none at all: the kernel's own connect(2) says why.
     fn begin_route(&mut self, peer: Peer<'_>, from: Option<IpAddr>, now: Instant) -> Option<RequestId>;
 
-    /// Has the kernel take a connection that our stack let go of; the kernel's socket. One that is only `offered` need not move: without
-    /// an answer it goes on at the stack.
+    /// Has the kernel take a connection that our stack let go of; the kernel's socket. One that is only offered need not move: if nobody has
+    /// begun to move it within that time, it goes on at the stack.
     fn move_to_kernel(
         &mut self,
         connection: &Established,
         socket: SocketKind,
-        offered: bool,
+        offered_for: Option<Duration>,
     ) -> Result<OwnedFd, NotMoved>;
 
     /// Gives the kernel a segment that came for a connection after it was moved.

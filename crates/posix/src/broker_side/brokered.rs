@@ -189,7 +189,7 @@ impl Brokered {
 impl Attachment for Brokered {
     fn descriptor(&self) -> Option<RawFd> {
         match &self.line {
-            Line::Open(client) => Some(client.fd().as_raw_fd()),
+            Line::Open(client) => client.fd_to_sleep_on().map(|fd| fd.as_raw_fd()),
             Line::Idle | Line::Cut => None,
         }
     }
@@ -291,12 +291,13 @@ impl Attachment for Brokered {
         &mut self,
         connection: &Established,
         socket: SocketKind,
-        offered: bool,
+        offered_for: Option<Duration>,
     ) -> Result<OwnedFd, NotMoved> {
-        let moved = self.ask(|client| match client.move_connection(connection, socket, offered) {
+        let offered_for = offered_for.map(Into::into);
+        let moved = self.ask(|client| match client.move_connection(connection, socket, offered_for) {
             Err(ClientError::Refused(Refusal::Lost(_))) => Ok(Err(NotMoved::Lost)),
-            Err(ClientError::TimedOut) if offered => Ok(Err(NotMoved::Refused)),
-            Err(ClientError::Refused(_)) => Ok(Err(NotMoved::Refused)),
+            Err(ClientError::Refused(Refusal::TooLate)) => Ok(Err(NotMoved::NotYet)),
+            Err(ClientError::Refused(_) | ClientError::Unmade(_)) => Ok(Err(NotMoved::Refused)),
             moved => moved.map(Ok),
         });
         // Without an answer nobody knows.

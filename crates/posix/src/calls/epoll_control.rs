@@ -74,6 +74,9 @@ impl State {
             let event = event.map(|event| syscall::EpollEvent { events: event.events, u64: event.data });
             syscall::epoll_ctl(epfd, op, fd, event)?;
         }
+        if let Some(epoll) = self.epolls.get_mut(epoll) {
+            epoll.changes = epoll.changes.wrapping_add(1);
+        }
         let existing = self.find_item(epoll, target, fd);
         match (op, existing) {
             (libc::EPOLL_CTL_ADD, Some(_)) if !in_kernel => fail(libc::EEXIST),

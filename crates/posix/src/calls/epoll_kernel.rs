@@ -6,6 +6,7 @@ use std::time::Duration;
 use clock::Instant;
 
 use crate::epoll::Item;
+use crate::epoll::armed::Silent;
 use crate::epoll::bell::is_bell;
 use crate::epoll::instance::{ONE_SHOT, PRIVATE};
 use crate::errno::{Errno, fail};
@@ -41,10 +42,10 @@ impl Process {
     ) -> Heard<'p> {
         let Some(epoll) = state.epolls.get_mut(id) else { return Heard::Over(fail(libc::EBADF)) };
         epoll.bell.listeners += 1;
-        let (epfd, mut room) = (epoll.fd, epoll.lend_room(events.len()));
+        let (epfd, mut room, changes) = (epoll.fd, epoll.lend_room(events.len()), epoll.changes);
         drop(state);
         let timeout = deadline.map(|deadline| deadline.since(self.now()).into());
-        let found = inside::outside(|| syscall::epoll_pwait2(epfd, room.events(), timeout, mask));
+        let found = inside::sleep(timeout, |time| syscall::epoll_pwait2(epfd, room.events(), time, mask));
         let mut state = self.lock();
         if let Some(epoll) = state.epolls.get_mut(id) {
             epoll.bell.listeners = epoll.bell.listeners.saturating_sub(1);
@@ -54,16 +55,18 @@ impl Process {
             Some(Err(error)) => return Heard::Over(Err(error.into())),
             Some(Ok(found)) => found,
         };
+        let is_unchanged = state.epolls.get(id).is_none_or(|epoll| epoll.changes == changes);
         let mut count = 0;
         for event in room.events()[..found].iter().filter(|event| !is_bell(event)) {
             events[count] = EpollEvent { events: event.events, data: event.u64 };
-            state.settle_one_shot(id, event);
+            state.settle_one_shot(id, event, is_unchanged);
             count += 1;
         }
         if let Some(epoll) = state.epolls.get_mut(id) {
             epoll.room = room;
         }
-        match count == 0 && found > 0 {
+        // Nothing but the bell was heard, or a handler ran in the last moment.
+        match count == 0 && (found > 0 || inside::has_handled(0)) {
             true if inside::has_handled(mask.unwrap_or(0)) => Heard::Over(fail(libc::EINTR)),
             true => Heard::Bell(state),
             false => Heard::Over(Ok(count)),
@@ -110,8 +113,8 @@ impl State {
         let Some(epoll) = self.epolls.get_mut(id).filter(|epoll| epoll.fd() >= 0) else { return Ok(count) };
         let (epfd, mut room) = (epoll.fd(), epoll.lend_room(events.len() - count));
         let found = syscall::epoll_wait(epfd, room.events(), 0)?;
-        for event in room.events()[..found].iter().filter(|event| !crate::epoll::bell::is_bell(event)) {
-            self.settle_one_shot(id, event);
+        for event in room.events()[..found].iter().filter(|event| !is_bell(event)) {
+            self.settle_one_shot(id, event, true);
             match self.take_told(id, event) {
                 Some(place) => events[place].events |= event.events,
                 None => {
@@ -135,14 +138,33 @@ impl State {
         Some(epoll.told.swap_remove(at).0)
     }
 
-    /// The kernel has reported a shadow that must be reported once.
-    pub(crate) fn settle_one_shot(&mut self, id: EpollId, event: &syscall::EpollEvent) {
+    /// The kernel has reported something, which may be a shadow that must be reported once. With one that may be it, and is as the event says, it
+    /// is that one, unless items have changed since. Else the kernel is asked which ones it keeps silent.
+    fn settle_one_shot(&mut self, id: EpollId, event: &syscall::EpollEvent, is_unchanged: bool) {
         let Some(epoll) = self.epolls.get(id) else { return };
         let is_armed = |item: &Item| item.events & ONE_SHOT != 0 && item.events & !PRIVATE != 0;
-        let is_it = |item: &Item| is_armed(item) && is_of(item, event);
-        let shadow = epoll.shadows.iter().copied().find(|item| epoll.items.get(*item).is_some_and(is_it));
-        if let Some(item) = shadow {
-            self.disarm(id, item);
+        let armed = epoll.shadows.iter().filter_map(|at| Some((*at, *epoll.items.get(*at)?)));
+        let alike: Vec<(ItemId, Item)> =
+            armed.filter(|(_, item)| is_armed(item) && item.data == { event.u64 }).collect();
+        let reported = match alike[..] {
+            [] => return,
+            [(only, item)] if is_unchanged && is_of(&item, event) => vec![only],
+            _ => match Silent::of(epoll.fd()) {
+                Some(silent) => alike
+                    .iter()
+                    .filter(|(_, item)| silent.has(item.fd, item.data))
+                    .map(|(at, _)| *at)
+                    .collect(),
+                None => {
+                    alike.iter().filter(|(_, item)| is_of(item, event)).map(|(at, _)| *at).take(1).collect()
+                }
+            },
+        };
+        let Some(epoll) = self.epolls.get_mut(id) else { return };
+        for item in reported {
+            if let Some(item) = epoll.items.get_mut(item) {
+                item.events &= PRIVATE;
+            }
         }
     }
 }

@@ -233,6 +233,7 @@ impl State {
         // All of it is the parent's. The packet memory is not even here, so that dropping it would be wrong.
         std::mem::forget(std::mem::take(&mut self.queue));
         self.awaiting_route.clear();
+        self.asked_by_children.clear();
         self.left_to_kernel = LeftToKernel::default();
         self.observers = 0; // Their threads are not here.
         self.forget_closing();

@@ -106,13 +106,39 @@ impl Process {
         deadline: Option<Instant>,
         mask: Option<SignalMask>,
     ) -> Verdict<usize> {
-        let now = self.now();
-        let remaining = deadline.map(|deadline| deadline.since(now).into());
-        match self.poll(fds, remaining, mask) {
+        match self.poll(fds, self.time_until(deadline), mask) {
             // The program's own call would begin with the whole time again.
-            Verdict::Kernel => Verdict::Done(poll_kernel(fds, remaining, mask)),
+            Verdict::Kernel => Verdict::Done(self.poll_kernel(fds, deadline, mask)),
             done => done,
         }
+    }
+
+    fn time_until(&self, deadline: Option<Instant>) -> Option<Duration> {
+        deadline.map(|deadline| deadline.since(self.now()).into())
+    }
+
+    /// ppoll(2) on the kernel's descriptors only.
+    fn poll_kernel(
+        &self,
+        fds: &mut [PollFd],
+        deadline: Option<Instant>,
+        mask: Option<SignalMask>,
+    ) -> Result<usize, Errno> {
+        let mut kernel: Vec<syscall::PollFd> =
+            fds.iter().map(|it| syscall::PollFd { fd: it.fd, events: it.events, revents: 0 }).collect();
+        let polled = loop {
+            let time = self.time_until(deadline);
+            match inside::sleep(time, |time| syscall::ppoll_within(&mut kernel, time, mask)) {
+                Some(Ok(0)) | None if inside::has_handled(mask.unwrap_or(0)) => return fail(libc::EINTR),
+                // A handler of a signal that is blocked meanwhile.
+                Some(Ok(0)) | None if inside::has_handled(0) => {}
+                polled => break polled.unwrap_or(Ok(0))?,
+            }
+        };
+        for (own, fd) in kernel.iter().zip(fds) {
+            fd.revents = own.revents;
+        }
+        Ok(polled)
     }
 }
 
@@ -126,21 +152,6 @@ impl Polled {
         let epoll = |it: &Watched| if let Watched::Epoll(id) = it { Some(*id) } else { None };
         self.watched.iter().filter_map(epoll).collect()
     }
-}
-
-/// ppoll(2) on the kernel's descriptors only.
-fn poll_kernel(
-    fds: &mut [PollFd],
-    timeout: Option<Duration>,
-    mask: Option<SignalMask>,
-) -> Result<usize, Errno> {
-    let mut kernel: Vec<syscall::PollFd> =
-        fds.iter().map(|it| syscall::PollFd { fd: it.fd, events: it.events, revents: 0 }).collect();
-    let polled = inside::outside(|| syscall::ppoll(&mut kernel, timeout, mask));
-    for (own, fd) in kernel.iter().zip(fds) {
-        fd.revents = own.revents;
-    }
-    polled.map_or(fail(libc::EINTR), |polled| Ok(polled?))
 }
 
 /// Adds what the kernel has.

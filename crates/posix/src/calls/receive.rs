@@ -107,6 +107,8 @@ impl Process {
         let deadline = timeout.map(|timeout| now + timeout);
         let waiting = Waiting { on: On::Socket(id, None), deadline, mask: None, restarts: timeout.is_none() };
         let result = self.wait(state, &waiting, &mut |state, now| {
+            // One that was to move and did not has another number.
+            let connection = state.sockets.get(id).and_then(|it| it.connection()).unwrap_or(connection);
             let result = progress.take(state, connection, request, now);
             // Nothing wakes a thread that waits on a closed socket.
             result.or_else(|| state.sockets.get(id).is_none().then(|| fail(libc::EBADF)))

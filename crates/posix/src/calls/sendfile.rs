@@ -216,12 +216,12 @@ fn wait_for_pipe(fd: RawFd, events: i16, flags: u32) -> Result<(), Errno> {
     let patience = (!may_wait).then_some(std::time::Duration::ZERO);
     loop {
         let mut fds = [syscall::PollFd { fd, events, revents: 0 }];
-        match inside::outside(|| syscall::ppoll(&mut fds, patience, None)) {
-            Some(Ok(0)) => return fail(libc::EAGAIN),
-            Some(Ok(_)) => return Ok(()),
+        match inside::sleep(patience, |time| syscall::ppoll_within(&mut fds, time, None)) {
+            Some(Ok(0)) if !may_wait => return fail(libc::EAGAIN),
+            Some(Ok(1..)) => return Ok(()),
             Some(Err(error)) if error.raw_os_error() != Some(libc::EINTR) => return Err(error.into()),
-            Some(Err(_)) | None if inside::interrupted() => return fail(libc::EINTR),
-            Some(Err(_)) | None => {}
+            Some(_) | None if inside::interrupted() => return fail(libc::EINTR),
+            Some(_) | None => {}
         }
     }
 }

@@ -6,7 +6,8 @@
 
 use std::os::fd::RawFd;
 
-/// What the bell's event has for data: no pointer, and no number that a program would think of.
+/// What the bell's event has for data: no pointer, and no number that a program would think of. It is the same in all processes, as those that
+/// share an instance hear each other's bells.
 pub(crate) const DATA: u64 = 0xb3d1_9a6e_5a1d_be11;
 
 /// The bell of one instance.

@@ -2,6 +2,11 @@
 //!
 //! A shadow is in both: the kernel reports what it received itself. An item is queued when an event occurs that it asks for,
 //! and examined when the program collects: its readiness at that moment is reported, as on Linux.
+//!
+//! The kernel's instance has the program's own data, and not numbers of ours: a child, the next program or a process that got the instance by
+//! SCM_RIGHTS, and whoever makes system calls past the hooks, waits there as well, and would take our numbers for its pointers. They cannot be
+//! exchanged when the instance is shared either, because EPOLL_CTL_MOD arms what is silent, and reports edges again. What data alone does
+//! not say, the kernel is asked (`armed.rs`).
 
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
@@ -58,6 +63,8 @@ pub(crate) struct Epoll {
     pub(crate) kernel_asked_at: Instant,
     /// The last time there was more of ours than room, a place was left for the kernel.
     was_kernels_turn: bool,
+    /// How often an item was added, modified or removed.
+    pub(crate) changes: u32,
     /// Something of ours was added once.
     pub(crate) is_busy: bool,
     pub(crate) bell: Bell,
@@ -80,6 +87,7 @@ impl Epoll {
             told: Vec::new(),
             kernel_asked_at: Instant::ZERO,
             was_kernels_turn: false,
+            changes: 0,
             is_busy: false,
             bell: Bell::default(),
             room: Room::default(),

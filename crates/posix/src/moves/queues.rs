@@ -12,7 +12,7 @@ use crate::descriptors::fd_table::Entry;
 use crate::descriptors::internal::close;
 use crate::ids::SocketId;
 use crate::kinship::Ends;
-use crate::moves::to_kernel::IfRefused;
+use crate::moves::to_kernel::Terms;
 use crate::process::State;
 use crate::queue::ended::LISTENS_ANEW;
 use crate::queue::{Ended, Runtime};
@@ -71,7 +71,7 @@ impl State {
             if self.endpoints(id).is_some_and(|(local, _)| is_meant(local)) {
                 let now = self.clock.now();
                 // One that is not established yet stays, and ends with the process.
-                let _ = self.move_to_kernel(id, IfRefused::Lost, now);
+                let _ = self.move_to_kernel(id, Terms::Must, now);
             }
         }
         self.move_closed(|(local, _)| is_meant(local), self.clock.now());

@@ -4,7 +4,7 @@ use clock::Instant;
 
 use crate::errno::Errno;
 use crate::ids::SocketId;
-use crate::moves::to_kernel::IfRefused;
+use crate::moves::to_kernel::Terms;
 use crate::process::State;
 use crate::socket::{Happening, Role, Step};
 
@@ -21,8 +21,8 @@ impl State {
                 }
             }
             Step::ConnectByKernel => self.connect_by_kernel_instead(id, now),
-            Step::Move => return self.move_to_kernel(id, IfRefused::Lost, now),
-            Step::Offer => return self.move_to_kernel(id, IfRefused::Stays, now),
+            Step::Move => return self.move_to_kernel(id, Terms::Must, now),
+            Step::Offer => return self.move_to_kernel(id, Terms::Offered, now),
             Step::Lose => self.lose(id, now),
             Step::Inherit => self.leave_to_parent(id),
             Step::Forget => self.forget_on_stack(id),

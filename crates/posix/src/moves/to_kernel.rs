@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use clock::Instant;
+use clock::{Duration, Instant};
 use stack::Stack;
 use stack::tcp::Detached;
 
@@ -15,26 +15,46 @@ use crate::process::State;
 use crate::socket::settings::Settings;
 use crate::socket::{Place, Role};
 
-/// What becomes of a connection that the kernel does not take.
+/// What becomes of a connection that the kernel does not take, or not at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IfRefused {
-    /// It is lost: it cannot stay where it is.
-    Lost,
+pub(crate) enum Terms {
+    /// It cannot stay where it is: it waits for as long as it takes, with the process's lock, and is lost if it is refused.
+    Must,
+    /// The same, but it goes on where it is if nobody takes it at once: [`NOT_YET`], and it is to be tried again.
+    Tried,
     /// It goes on where it is.
-    Stays,
+    Offered,
+}
+
+/// A connection has not become the kernel's yet, and goes on.
+pub(crate) const NOT_YET: Errno = Errno(libc::EAGAIN);
+
+/// How long the process is held up by a connection that goes on if nobody takes it. A broker that is not stopped takes it in less than a
+/// millisecond.
+const TRIED_FOR: Duration = Duration::from_millis(100);
+/// The same if it is not tried again.
+const OFFERED_FOR: Duration = Duration::from_millis(300);
+/// What an octet adds to that: the broker copies all of them first.
+const FOR_EACH_OCTET: Duration = Duration::from_nanos(20);
+
+impl Terms {
+    /// How long a connection with so many octets is offered, if it may go on.
+    fn offered_for(self, octets: usize) -> Option<Duration> {
+        let time = match self {
+            Terms::Must => return None,
+            Terms::Tried => TRIED_FOR,
+            Terms::Offered => OFFERED_FOR,
+        };
+        Some(time + Duration::from_nanos(FOR_EACH_OCTET.as_nanos() * octets as u64))
+    }
 }
 
 impl State {
     /// Takes a connection off the stack and has the kernel go on with it, behind the same descriptors. One that is not established yet
     /// cannot move, and stays.
-    pub(crate) fn move_to_kernel(
-        &mut self,
-        id: SocketId,
-        refused: IfRefused,
-        now: Instant,
-    ) -> Result<(), Errno> {
+    pub(crate) fn move_to_kernel(&mut self, id: SocketId, terms: Terms, now: Instant) -> Result<(), Errno> {
         let ends = self.endpoints(id);
-        let kernel = self.take_off_stack(id, refused, now)?;
+        let kernel = self.take_off_stack(id, terms, now)?;
         if let Some(ends) = ends {
             self.share_with_children(id, ends, &kernel);
         }
@@ -46,7 +66,7 @@ impl State {
     pub(crate) fn take_off_stack(
         &mut self,
         id: SocketId,
-        refused: IfRefused,
+        terms: Terms,
         now: Instant,
     ) -> Result<OwnedFd, Errno> {
         // What has come until now goes with it.
@@ -56,14 +76,18 @@ impl State {
         let settings = socket.settings.clone();
         let stack = self.queue.stack().ok_or(Errno(libc::ENOTCONN))?;
         let Ok(detached) = stack.detach(connection, now) else { return fail(libc::ENOTCONN) };
-        match self.ask_kernel(&detached, kind, refused, &settings) {
-            Ok(kernel) => {
+        match (self.ask_kernel(&detached, kind, terms, &settings), terms) {
+            (Ok(kernel), _) => {
                 self.set_flags_at_kernel(id, &kernel);
                 self.follow_moved();
                 return Ok(kernel);
             }
-            Err(NotMoved::Refused) if refused == IfRefused::Stays => self.put_back(id, &detached, now),
-            Err(_) => {
+            (Err(NotMoved::NotYet), _) => {
+                self.put_back(id, &detached);
+                return Err(NOT_YET);
+            }
+            (Err(NotMoved::Refused), Terms::Offered) => self.put_back(id, &detached),
+            (Err(_), _) => {
                 self.reset_lost(&detached);
                 self.fail_socket(id, Errno(libc::ECONNRESET));
             }
@@ -71,8 +95,9 @@ impl State {
         fail(libc::ECONNRESET)
     }
 
-    /// A connection that was to leave stays on the stack.
-    fn put_back(&mut self, id: SocketId, detached: &Detached, now: Instant) {
+    /// A connection that was to leave stays on the stack. Calls that wait for it find it by its socket.
+    fn put_back(&mut self, id: SocketId, detached: &Detached) {
+        let now = self.clock.now();
         let back = self.queue.stack().and_then(|stack| stack.attach(detached, detached.hop, now).ok());
         let (Some(back), Some(socket)) = (back, self.sockets.get_mut(id)) else {
             return self.fail_socket(id, Errno(libc::ECONNRESET));
@@ -90,7 +115,7 @@ impl State {
         kind: SocketKind,
         settings: &Settings,
     ) -> Option<OwnedFd> {
-        let moved = self.ask_kernel(detached, kind, IfRefused::Lost, settings).ok();
+        let moved = self.ask_kernel(detached, kind, Terms::Must, settings).ok();
         if moved.is_none() {
             self.reset_lost(detached);
         }
@@ -103,12 +128,13 @@ impl State {
         &mut self,
         detached: &Detached,
         kind: SocketKind,
-        refused: IfRefused,
+        terms: Terms,
         settings: &Settings,
     ) -> Result<OwnedFd, NotMoved> {
         let attachment = self.attachment().ok_or(NotMoved::Refused)?;
-        let offered = refused == IfRefused::Stays;
-        let kernel = attachment.move_to_kernel(&detached.connection, kind, offered)?;
+        let connection = &detached.connection;
+        let octets = connection.received.len() + connection.unacked.len() + connection.unsent.len();
+        let kernel = attachment.move_to_kernel(connection, kind, terms.offered_for(octets))?;
         settle_kernel_socket(&kernel, detached, settings);
         self.left_to_kernel.moved += 1;
         Ok(kernel)

@@ -3,6 +3,7 @@
 use clock::Instant;
 
 use crate::ids::SocketId;
+use crate::moves::to_kernel::NOT_YET;
 use crate::process::State;
 use crate::socket::usage::Unsuited;
 use crate::socket::{Happening, Step};
@@ -24,14 +25,14 @@ impl State {
         if step != Step::Offer {
             return false;
         }
-        let _ = self.carry_out(id, step, now); // The call itself tells of a connection that was lost.
+        let moved = self.carry_out(id, step, now); // The call itself tells of a connection that was lost.
         let has_left = self.sockets.get(id).is_none();
         match unsuited {
             Some(Unsuited::Threads) => self.left_to_kernel.threads += u64::from(has_left),
             _ => self.left_to_kernel.bulk += u64::from(has_left),
         }
         if let Some(socket) = self.sockets.get_mut(id) {
-            socket.usage.stays = true;
+            socket.usage.stays = moved != Err(NOT_YET);
         }
         has_left
     }

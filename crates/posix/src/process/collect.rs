@@ -55,7 +55,7 @@ impl State {
     }
 
     /// A one-shot item was reported: it is silent until it is modified, in the kernel as well.
-    pub(crate) fn disarm(&mut self, id: EpollId, item_id: ItemId) {
+    fn disarm(&mut self, id: EpollId, item_id: ItemId) {
         let Some(epoll) = self.epolls.get_mut(id) else { return };
         let (fd, Some(item)) = (epoll.fd, epoll.items.get_mut(item_id)) else { return };
         item.events &= PRIVATE;

@@ -10,4 +10,4 @@ mod state;
 mod traffic;
 mod watched;
 
-pub(crate) use state::{Closing, Process, State};
+pub(crate) use state::{AskedByChild, Closing, Process, State};

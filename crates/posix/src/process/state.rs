@@ -15,7 +15,7 @@ use crate::descriptors::internal;
 use crate::epoll::Epoll;
 use crate::ids::{EpollId, OfEpolls, OfSockets, SocketId};
 use crate::inside;
-use crate::kinship::Kinship;
+use crate::kinship::{Ends, Kinship};
 use crate::own_thread::OwnThread;
 use crate::queue::Queue;
 use crate::socket::Socket;
@@ -61,6 +61,8 @@ pub(crate) struct State {
     pub(crate) watchdog: bool,
     pub(crate) watchdog_thread: Option<OwnThread>,
     pub(crate) kinship: Kinship,
+    /// Children that wait for connections which could not move yet.
+    pub(crate) asked_by_children: Vec<AskedByChild>,
     /// Sockets that wait for a route.
     pub(crate) awaiting_route: Vec<(RequestId, SocketId)>,
     /// What was closed while a call used it.
@@ -142,6 +144,7 @@ impl State {
             watchdog: false,
             watchdog_thread: None,
             kinship: Kinship::new(table),
+            asked_by_children: Vec::new(),
             awaiting_route: Vec::new(),
             closing: Vec::new(),
             heard_at: Instant::ZERO,
@@ -207,6 +210,15 @@ impl State {
     pub(crate) fn is_placeholder(&self, fd: RawFd) -> bool {
         self.placeholder.as_ref().is_some_and(|placeholder| placeholder.as_raw_fd() == fd)
     }
+}
+
+/// A child's question for a connection that it has inherited.
+#[derive(Clone, Copy)]
+pub(crate) struct AskedByChild {
+    /// To be named in the answer.
+    pub(crate) token: u64,
+    pub(crate) ends: Ends,
+    pub(crate) since: Instant,
 }
 
 /// Closed, and to be ended when no call uses it any more.

@@ -8,6 +8,8 @@ use libc::{
 };
 
 use super::*;
+use crate::epoll::Item;
+use crate::epoll::instance::PRIVATE;
 use crate::request::PollFd;
 
 #[test]
@@ -364,6 +366,69 @@ fn one_shot_is_not_spent_by_another_with_the_same_data() {
     until_readable(listener);
     assert_eq!(pair.left.ready(epfd), [(7, EPOLLIN)], "the listener");
     assert_eq!(pair.left.ready(epfd), [], "once");
+}
+
+/// The descriptors that an instance still tells of, as far as we know.
+fn armed(process: &Process, epfd: RawFd) -> Vec<RawFd> {
+    let state = process.lock();
+    let epoll = state.epoll_of(epfd).and_then(|id| state.epolls.get(id)).unwrap();
+    let is_armed = |item: &Item| item.events & !PRIVATE != 0;
+    epoll.items.iter().filter(|(_, item)| is_armed(item)).map(|(_, item)| item.fd).collect()
+}
+
+#[test]
+fn of_two_with_the_same_data_the_one_that_was_told_is_silent() {
+    let pair = Pair::new();
+    let epfd = pair.left.epoll();
+    let [first, second] = [pair.listen(), pair.listen()];
+    // The kernel tells them in the order in which they become ready, which is not that in which they were added.
+    let _peers = [second, first].map(|(listener, address)| {
+        if listener == second.0 {
+            watch_alike(&pair, epfd, first.0, EPOLLIN | EPOLLONESHOT);
+            watch_alike(&pair, epfd, second.0, EPOLLIN | EPOLLONESHOT);
+        }
+        let peer = std::net::TcpStream::connect(("127.0.0.1", address.port())).unwrap();
+        until_readable(listener);
+        peer
+    });
+    let next = || {
+        let mut count = Ok(0);
+        until("one is told", || {
+            let now = Some(std::time::Duration::ZERO);
+            count = done(pair.left.epoll_wait(epfd, &mut [EpollEvent::default()], now, None));
+            count != Ok(0)
+        });
+        assert_eq!(count, Ok(1));
+    };
+    next();
+    assert_eq!(armed(&pair.left, epfd), [first.0]);
+    next();
+    assert!(armed(&pair.left, epfd).is_empty());
+    assert_eq!(pair.left.ready(epfd), [], "each once");
+}
+
+#[test]
+fn one_shot_that_another_thread_has_armed_again_meanwhile_is_armed() {
+    let pair: &'static Pair = Box::leak(Box::new(Pair::without_queues()));
+    {
+        let mut state = pair.left.lock();
+        (state.attachment, state.attached) = (None, false); // All is the kernel's.
+    }
+    let listener = pair.left.listen_anywhere(libc::SOCK_NONBLOCK);
+    let epfd = pair.left.epoll();
+    pair.left.watch(epfd, EPOLL_CTL_ADD, listener, EPOLLIN | EPOLLONESHOT).unwrap();
+    let port = crate::address::local_of(listener).unwrap().port();
+    let _peer = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    until_readable(listener);
+    let wait = || done(pair.left.epoll_wait(epfd, &mut [EpollEvent::default()], Some(PATIENCE), None));
+    // The call has the event, and not the lock yet.
+    super::streams::when_the_next_sleep_ends(move || {
+        pair.left.watch(epfd, EPOLL_CTL_MOD, listener, EPOLLIN | EPOLLONESHOT).unwrap();
+    });
+    assert_eq!(wait(), Ok(1));
+    assert_eq!(armed(&pair.left, epfd), [listener]);
+    assert_eq!(pair.left.ready(epfd), [(listener, EPOLLIN)], "it was armed again");
+    assert_eq!(pair.left.ready(epfd), []);
 }
 
 /// Three threads, each at an instance of its own that watches the same connection: so many of them are told when something arrives,

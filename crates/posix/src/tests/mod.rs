@@ -68,6 +68,13 @@ struct Others {
     given_to_children: Mutex<Vec<(u32, bool)>>,
     /// How often all queues were given back.
     gave_back: AtomicU32,
+    /// Questions to the parent that are not answered, and how many of them there ever were at once.
+    asks_parent: AtomicU32,
+    asked_parent_at_once: AtomicU32,
+    /// The broker does not answer.
+    stands_still: AtomicBool,
+    /// Connections that it was offered meanwhile.
+    tried: AtomicU32,
     /// The kernel takes no connections.
     take_none: AtomicBool,
     /// Ways to peers are being looked for.
@@ -144,8 +151,12 @@ impl Attachment for Wire {
         &mut self,
         connection: &Established,
         _: SocketKind,
-        _: bool,
+        offered_for: Option<Duration>,
     ) -> Result<OwnedFd, NotMoved> {
+        if offered_for.is_some() && self.others.stands_still.load(Ordering::Relaxed) {
+            self.others.tried.fetch_add(1, Ordering::Relaxed);
+            return Err(NotMoved::NotYet);
+        }
         if let Some(happens) = self.others.meanwhile.lock().unwrap().as_mut() {
             happens();
         }
@@ -183,6 +194,8 @@ impl Attachment for Wire {
     /// It is the kernel's at once.
     fn begin_inherit(&mut self, _: SocketAddr, _: SocketAddr) -> Option<RequestId> {
         self.asked += 1;
+        let open = self.others.asks_parent.fetch_add(1, Ordering::Relaxed) + 1;
+        self.others.asked_parent_at_once.fetch_max(open, Ordering::Relaxed);
         let [ours, _] = syscall::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0).ok()?;
         self.incidents.push_back(Incident::ParentAnswers(RequestId(self.asked), Some(ours)));
         Some(RequestId(self.asked))
@@ -220,7 +233,14 @@ impl Attachment for Wire {
 
     fn poll(&mut self) -> Option<Incident> {
         let is_way = matches!(self.incidents.front(), Some(Incident::Routed(..)));
-        if is_way && self.others.looking.load(Ordering::Relaxed) { None } else { self.incidents.pop_front() }
+        if is_way && self.others.looking.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.incidents.pop_front().inspect(|incident| {
+            if let Incident::ParentAnswers(..) = incident {
+                self.others.asks_parent.fetch_sub(1, Ordering::Relaxed);
+            }
+        })
     }
 
     fn in_child(self: Box<Self>) -> Option<Box<dyn Attachment>> {

@@ -7,10 +7,11 @@ use std::sync::atomic::Ordering;
 use ::clock::Duration;
 use libc::{EPOLL_CTL_ADD, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT};
 
-use super::{EAGAIN, LEFT, PATIENCE, Pair, RIGHT, done, until_readable};
+use super::{EAGAIN, LEFT, PATIENCE, Pair, RIGHT, done, until, until_readable};
 use crate::address::{encode, local_of};
 use crate::broker_side::RequestId;
 use crate::errno::Errno;
+use crate::ids::SocketId;
 use crate::request::{EpollEvent, PollFd, Receive, Verdict};
 use crate::socket::{Inherited, Place, Role};
 
@@ -215,6 +216,58 @@ fn the_peer_of_a_connection_that_the_kernel_does_not_take_is_told() {
     let reset = Err(Errno(libc::ECONNRESET));
     assert_eq!(pair.left.recv(left, &mut [0; 8], 0), reset);
     assert_eq!(pair.right.recv(right, &mut [0; 8], 0), reset);
+}
+
+#[test]
+fn a_parent_is_asked_for_some_connections_at_a_time() {
+    let pair = Pair::new();
+    let fds: Vec<RawFd> = (0..70).map(|_| pair.connected().0).collect();
+    let ids: Vec<SocketId> = fds.iter().map(|fd| pair.make_inherited(*fd)).collect();
+    pair.left.inherit_all(&ids);
+    assert!(fds.iter().all(|fd| !pair.left.table.is_ours(*fd)), "all are the kernel's");
+    assert_eq!(pair.others.asked_parent_at_once.load(Ordering::Relaxed), 32);
+}
+
+#[test]
+fn a_connection_that_has_to_leave_goes_on_until_the_broker_takes_it() {
+    let pair = Pair::new();
+    let (left, right) = pair.connected();
+    pair.others.stands_still.store(true, Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        let moving = scope.spawn(|| pair.left.pass_on(left));
+        for tries in [1, 2] {
+            until("it is tried", || pair.others.tried.load(Ordering::Relaxed) >= tries);
+            pair.right.send_all(right, b"x").unwrap();
+            until("it goes on", || {
+                pair.settle();
+                pair.left.recv(left, &mut [0; 8], 0) == Ok(1)
+            });
+        }
+        assert!(!moving.is_finished());
+        pair.others.stands_still.store(false, Ordering::Relaxed);
+        moving.join().unwrap();
+    });
+    assert!(!pair.left.table.is_ours(left));
+    assert_eq!(pair.left.lock().left_to_kernel.moved, 1);
+}
+
+#[test]
+fn who_waits_on_a_connection_that_could_not_move_gets_what_comes() {
+    let pair = Pair::new();
+    let (_, left, right) = pair.accepted(0);
+    pair.others.stands_still.store(true, Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| pair.left.recv(left, &mut [0; 8], 0));
+        pair.left.until_asleep(1);
+        let mut state = pair.left.lock();
+        let id = state.socket_of(left).unwrap();
+        state.carry_out(id, crate::socket::Step::Offer, pair.left.now()).unwrap_err();
+        drop(state);
+        pair.right.send_all(right, b"x").unwrap();
+        pair.settle();
+        assert_eq!(waiting.join().unwrap(), Ok(1));
+    });
+    assert!(pair.left.table.is_ours(left));
 }
 
 #[test]
@@ -725,6 +778,24 @@ fn what_a_child_has_too_goes_on_when_it_is_closed_here_and_what_came_later_ends(
 }
 
 #[test]
+fn what_a_child_has_too_and_was_closed_here_goes_on_until_the_broker_takes_it() {
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    let (common, peer) = connected_from(&pair, 0, listener, address);
+    let child = pair.left.lock().bear();
+    pair.others.stands_still.store(true, Ordering::Relaxed);
+    pair.left.shut_down(common);
+    pair.settle();
+    assert_eq!(pair.right.recv(peer, &mut [0; 8], 0), Err(EAGAIN));
+    assert_eq!(pair.left.lock().left_to_kernel.moved, 0);
+    pair.others.stands_still.store(false, Ordering::Relaxed);
+    pair.settle();
+    assert_eq!(pair.left.lock().left_to_kernel.moved, 1);
+    assert_eq!(pair.right.recv(peer, &mut [0; 8], 0), Err(EAGAIN), "the child has it");
+    drop(child);
+}
+
+#[test]
 fn a_child_gets_a_connection_with_the_options_that_its_parent_has_set() {
     let pair = Pair::new();
     let (listener, address) = pair.listen();
@@ -735,6 +806,26 @@ fn a_child_gets_a_connection_with_the_options_that_its_parent_has_set() {
     let now = pair.left.now();
     pair.left.lock().on_child_asks(1, local, remote, now);
     assert_eq!(*pair.others.given_to_children.lock().unwrap(), [(1, true)]);
+    drop(child);
+}
+
+#[test]
+fn a_child_gets_a_connection_as_soon_as_the_broker_takes_it() {
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    let (fd, right) = connected_from(&pair, 0, listener, address);
+    let child = pair.left.lock().bear();
+    pair.others.stands_still.store(true, Ordering::Relaxed);
+    let (peer, now) = (pair.left.peer_of(fd), pair.left.now());
+    pair.left.lock().on_child_asks(1, address, peer, now);
+    pair.right.send_all(right, b"x").unwrap();
+    pair.settle();
+    assert_eq!(pair.left.recv(fd, &mut [0; 8], 0), Ok(1), "it goes on here");
+    assert_eq!(pair.others.given_to_children.lock().unwrap().len(), 0);
+    pair.others.stands_still.store(false, Ordering::Relaxed);
+    pair.left.lock().hear(now);
+    assert_eq!(pair.others.given_to_children.lock().unwrap().len(), 1);
+    assert!(!pair.left.table.is_ours(fd));
     drop(child);
 }
 

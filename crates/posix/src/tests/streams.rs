@@ -292,20 +292,72 @@ fn what_is_connected_is_not_bound_and_does_not_listen() {
     assert_eq!(done(pair.right.may_bind(right, &[])), Err(Errno(libc::EINVAL)));
 }
 
+/// Whether it happens at the beginning, and what.
+type Meanwhile = (bool, Box<dyn FnOnce()>);
+
 thread_local! {
-    /// What happens when this thread's next sleep ends, just before a handler without `SA_RESTART` runs.
-    static MEANWHILE: std::cell::Cell<Option<Box<dyn FnOnce()>>> = const { std::cell::Cell::new(None) };
+    /// What happens when this thread's next sleep begins (true) or ends, just before a handler without `SA_RESTART` runs.
+    static MEANWHILE: std::cell::Cell<Option<Meanwhile>> = const { std::cell::Cell::new(None) };
 }
 
-/// The next sleep of this thread is ended by something else than a signal, `happens` then, and a handler of `SIGUSR1` runs.
-fn when_the_next_sleep_ends(happens: impl FnOnce() + 'static) {
-    crate::inside::on_sleep(|begins| {
-        if let Some(happens) = (!begins).then(|| MEANWHILE.take()).flatten() {
+/// Something `happens` when this thread's next sleep begins, or when it was ended by something else than a signal, and a handler of
+/// `SIGUSR1` runs.
+fn when_the_next_sleep(begins: bool, happens: impl FnOnce() + 'static) {
+    crate::inside::on_sleep(|begins| match MEANWHILE.take() {
+        Some((at, happens)) if at == begins => {
             happens();
             crate::inside::on_handler(libc::SIGUSR1, false);
         }
+        later => MEANWHILE.set(later),
     });
-    MEANWHILE.set(Some(Box::new(happens)));
+    MEANWHILE.set(Some((begins, Box::new(happens))));
+}
+
+pub(super) fn when_the_next_sleep_ends(happens: impl FnOnce() + 'static) {
+    when_the_next_sleep(false, happens);
+}
+
+/// Another process may be faster at a listener that it has as well.
+#[test]
+fn who_waits_in_the_kernel_for_what_another_has_accepted_does_not_have_the_lock() {
+    let pair: &'static Pair = Box::leak(Box::new(Pair::new()));
+    let listener = pair.left.listen_anywhere(0);
+    let port = crate::address::local_of(listener).unwrap().port();
+    let knock = || std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let _first = knock();
+    until_readable(listener);
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        when_the_next_sleep(true, move || {
+            syscall::accept(listener, None, 0).unwrap();
+            tell.send(()).unwrap();
+        });
+        pair.left.accept4(listener, 0)
+    });
+    told.recv_timeout(PATIENCE).unwrap();
+    let other = std::thread::spawn(|| drop(pair.left.lock()));
+    until("another thread has the lock", || other.is_finished());
+    let _second = knock(); // The thread ends.
+}
+
+/// Each of these calls would sleep for ever.
+#[test]
+fn a_handler_that_runs_just_before_a_sleep_ends_the_call() {
+    let (done_by, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let pair = Pair::without_queues(); // There is no device to be looked at now and then.
+        let left = pair.left.listen_anywhere(libc::SOCK_NONBLOCK);
+        when_the_next_sleep(true, || ());
+        let mut fds = [crate::request::PollFd { fd: left, events: libc::POLLIN, revents: 0 }];
+        let polled = done(pair.left.poll(&mut fds, None, None));
+        when_the_next_sleep(true, || ());
+        let epfd = pair.left.epoll();
+        pair.left.watch(epfd, libc::EPOLL_CTL_ADD, left, libc::EPOLLIN).unwrap();
+        let waited = done(pair.left.epoll_wait(epfd, &mut [EpollEvent::default()], None, None));
+        let _ = done_by.send([polled, waited]);
+    });
+    let interrupted = Err(Errno(libc::EINTR));
+    assert_eq!(is_done.recv_timeout(PATIENCE), Ok([interrupted, interrupted]));
 }
 
 #[test]

@@ -76,6 +76,18 @@ fn one_that_the_kernel_did_not_take_is_not_offered_again() {
 }
 
 #[test]
+fn one_that_the_broker_did_not_take_in_time_is_offered_again() {
+    let pair = Pair::new();
+    pair.others.stands_still.store(true, Ordering::Relaxed);
+    let ends = pair.connected();
+    send(&pair, ends, 50, 64 << 10);
+    assert!(pair.left.table.is_ours(ends.0));
+    pair.others.stands_still.store(false, Ordering::Relaxed);
+    send(&pair, ends, 100, 64 << 10);
+    assert!(!pair.left.table.is_ours(ends.0));
+}
+
+#[test]
 fn one_that_another_thread_waits_on_stays_for_now() {
     let pair = Pair::new();
     let ends = pair.connected();

@@ -20,6 +20,9 @@ impl State {
         while let Some(incident) = self.attachment.as_mut().and_then(|attachment| attachment.poll()) {
             self.on_incident(incident, now);
         }
+        if !self.asked_by_children.is_empty() {
+            self.answer_children(now);
+        }
     }
 
     /// The same after work that may have left something to be heard.
@@ -147,6 +150,7 @@ impl State {
             }
         }
         self.awaiting_route.clear();
+        self.asked_by_children.clear();
         self.queue.ended.clear();
         self.queue.kept_ports.clear();
         self.queue.stalls = Stalls::default();

@@ -98,7 +98,9 @@ impl Process {
         let Some(waiter) = Waiter::of_this_thread(self.table) else {
             // Without a descriptor no thread can wake us: check again soon.
             drop(state);
-            let slept = inside::outside(|| syscall::ppoll(&mut fds, Some(POLL_EVERY.into()), waiting.mask));
+            let slept = inside::sleep(Some(POLL_EVERY.into()), |time| {
+                syscall::ppoll_within(&mut fds, time, waiting.mask)
+            });
             return (self.lock(), is_end(slept, waiting));
         };
         if state.has_incident() {
@@ -116,7 +118,7 @@ impl Process {
         let end = [timer, waiting.deadline].into_iter().flatten().min();
         let timeout = end.map(|end| end.since(now).into());
         drop(state);
-        let slept = inside::outside(|| syscall::ppoll(&mut fds, timeout, waiting.mask));
+        let slept = inside::sleep(timeout, |time| syscall::ppoll_within(&mut fds, time, waiting.mask));
         let mut state = self.lock();
         state.strike_off(waiting.on, &waiter);
         let by_other = waiter.settle();

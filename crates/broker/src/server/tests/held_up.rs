@@ -210,6 +210,25 @@ fn who_locks_its_sockets_is_disconnected_after_a_while_and_others_are_served_mea
     handle.stop();
 }
 
+/// Its helpers were stopped with it: that they have done nothing is not the client's fault.
+#[test]
+fn who_waits_for_a_helper_when_the_broker_is_stopped_is_not_disconnected() {
+    let mut broker = Late::new();
+    let (release, client) = (keep_busy(&broker.0.helpers, 16), claims(&broker));
+    let at = |secs| clock::Instant::from_nanos(1) + clock::Duration::from_secs(secs);
+    wait_until(|| {
+        broker.0.turn(at(0));
+        broker.0.under_way.is_busy()
+    });
+    std::thread::sleep(Duration::from_millis(1100)); // As long as nothing may be done.
+    broker.0.turn(at(10));
+    drop(release);
+    let (handle, _) = broker.serve();
+    assert!(hears(&client).contains("welcome"));
+    assert!(hears(&client).contains("claimed"));
+    handle.stop();
+}
+
 /// A broker in the laboratory, whose interface has an address.
 fn broker_with_address() -> Late {
     let family = Family { head: std::process::id(), group: None };
@@ -245,7 +264,7 @@ fn connections_that_move_with_much_data_have_a_limit() {
         let mut client = Client::connect(name.as_bytes(), "program", std::process::id(), 3).unwrap().0;
         client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
         let mut moved = |port, received| {
-            client.move_connection(&connection_from(&listener, port, received), SocketKind::default(), false)
+            client.move_connection(&connection_from(&listener, port, received), SocketKind::default(), None)
         };
         let first = moved(4000, 8 << 20).unwrap();
         assert!(matches!(refusal(moved(4001, 8 << 20)), Refusal::NotTaken(_)));
@@ -275,7 +294,7 @@ fn who_moves_connections_to_the_kernel_holds_up_nobody() {
         client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
         let release = keep_busy(&helpers, 16);
         let moving =
-            std::thread::spawn(move || client.move_connection(&connection, SocketKind::default(), false));
+            std::thread::spawn(move || client.move_connection(&connection, SocketKind::default(), None));
         let began = Instant::now();
         while began.elapsed() < Duration::from_millis(500) {
             other.give_back().unwrap();
@@ -287,7 +306,58 @@ fn who_moves_connections_to_the_kernel_holds_up_nobody() {
     });
 }
 
-/// Its client waits for some seconds.
+#[test]
+fn five_hundred_connections_that_move_at_once_are_all_moved_and_hold_up_nobody() {
+    const CLIENTS: u16 = 8;
+    const OF_EACH: u16 = 64;
+    if !lab::require_root_and_xdp() {
+        return;
+    }
+    let _turn = LABORATORY.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let lab = lab::Lab::new().unwrap();
+    lab.inside(lab::Side::Server, || {
+        let (handle, name) = broker_with_address().serve();
+        let connect = || Client::connect(name.as_bytes(), "program", std::process::id(), 3).unwrap().0;
+        let mut other = connect();
+        std::thread::scope(|scope| {
+            let move_all = |number: u16| {
+                let (mut client, listener) = (connect(), TcpListener::bind("0.0.0.0:0").unwrap());
+                client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+                for port in 4000 + number * OF_EACH..4000 + (number + 1) * OF_EACH {
+                    let connection = connection_from(&listener, port, 8);
+                    drop(client.move_connection(&connection, SocketKind::default(), None).unwrap());
+                }
+            };
+            let moving: Vec<_> = (0..CLIENTS).map(|number| scope.spawn(move || move_all(number))).collect();
+            while moving.iter().any(|thread| !thread.is_finished()) {
+                other.give_back().unwrap();
+                assert!(!other.is_behind().unwrap());
+            }
+        });
+        handle.stop();
+    });
+}
+
+/// A broker in the laboratory, with a listener and a client that has claimed it.
+fn with_claimed_listener() -> (Broker, TcpListener, Client) {
+    let mut broker = broker_with_address().0;
+    let name = broker.name().to_owned();
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let client = while_it_serves(&mut broker, || {
+        let mut client = Client::connect(name.as_bytes(), "program", std::process::id(), 3).unwrap().0;
+        client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+        client
+    });
+    (broker, listener, client)
+}
+
+/// Whether the kernel has a connection to this listener from this port.
+fn kernel_has(listener: &TcpListener, remote: u16) -> bool {
+    let port = listener.local_addr().unwrap().port();
+    let connections = control::sock_diag::tcp_connections(&[port]).unwrap();
+    connections.into_iter().any(|it| it.remote.port() == remote)
+}
+
 #[test]
 fn an_offered_connection_that_goes_on_by_now_is_not_moved() {
     if !lab::require_root_and_xdp() {
@@ -296,24 +366,55 @@ fn an_offered_connection_that_goes_on_by_now_is_not_moved() {
     let _turn = LABORATORY.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let lab = lab::Lab::new().unwrap();
     lab.inside(lab::Side::Server, || {
-        let mut broker = broker_with_address().0;
-        let name = broker.name().to_owned();
-        let listener = TcpListener::bind("0.0.0.0:0").unwrap();
-        let mut client = while_it_serves(&mut broker, || {
-            let mut client = Client::connect(name.as_bytes(), "program", std::process::id(), 3).unwrap().0;
-            client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
-            client
-                .move_connection(&connection_from(&listener, 4000, 8), SocketKind::default(), true)
-                .unwrap();
-            client
+        let (mut broker, listener, mut client) = with_claimed_listener();
+        let offer = |client: &mut Client, port, time| {
+            client.move_connection(&connection_from(&listener, port, 8), SocketKind::default(), Some(time))
+        };
+        let _moved = while_it_serves(&mut broker, || offer(&mut client, 4000, PATIENCE).unwrap());
+        assert!(kernel_has(&listener, 4000));
+        // The broker stands still.
+        assert_eq!(refusal(offer(&mut client, 4001, Duration::from_millis(1))), Refusal::TooLate);
+        let said = while_it_serves(&mut broker, || client.settle());
+        assert_eq!(refusal(said), Refusal::TooLate);
+        assert!(!kernel_has(&listener, 4001));
+        let _moved = while_it_serves(&mut broker, || offer(&mut client, 4001, PATIENCE).unwrap());
+        assert!(kernel_has(&listener, 4001), "it may be offered again");
+    });
+}
+
+/// Its packets may go to the kernel by then: who goes on with it would hear no more of the peer.
+#[test]
+fn an_offered_connection_that_is_being_moved_is_waited_for_though_the_broker_stands_still() {
+    const SHORT: Duration = Duration::from_millis(200);
+    if !lab::require_root_and_xdp() {
+        return;
+    }
+    let _turn = LABORATORY.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let lab = lab::Lab::new().unwrap();
+    lab.inside(lab::Side::Server, || {
+        let (mut broker, listener, mut client) = with_claimed_listener();
+        // Of a helper that is slow the connection is withdrawn: then it is tried again.
+        let is_moved = (4000..4020).any(|port| {
+            let connection = connection_from(&listener, port, 8);
+            let moved = std::thread::scope(|scope| {
+                let moving =
+                    scope.spawn(|| client.move_connection(&connection, SocketKind::default(), Some(SHORT)));
+                while !broker.under_way.is_busy() && !moving.is_finished() {
+                    broker.turn(clock::Instant::from_nanos(1));
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                std::thread::sleep(2 * SHORT);
+                while_it_serves(&mut broker, || moving.join().unwrap())
+            });
+            match moved {
+                Ok(_socket) => kernel_has(&listener, port),
+                moved => {
+                    assert_eq!(refusal(moved), Refusal::TooLate);
+                    assert!(!kernel_has(&listener, port));
+                    false
+                }
+            }
         });
-        let offered =
-            client.move_connection(&connection_from(&listener, 4001, 8), SocketKind::default(), true);
-        assert!(matches!(offered, Err(ClientError::TimedOut)));
-        while_it_serves(&mut broker, || wait_until(|| !client.is_behind().unwrap()));
-        let port = listener.local_addr().unwrap().port();
-        let remotes =
-            control::sock_diag::tcp_connections(&[port]).unwrap().into_iter().map(|it| it.remote.port());
-        assert!(!remotes.into_iter().any(|remote| remote == 4001));
+        assert!(is_moved, "each time the client gave up");
     });
 }

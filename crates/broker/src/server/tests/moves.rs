@@ -12,7 +12,7 @@ fn a_client_speaks_for_no_peer_of_this_host() {
     client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
     let mut connection = crate::moving::tests::connection(b"received", b"", b"");
     connection.local = SocketAddr::from(([127, 0, 0, 1], port));
-    assert_eq!(refusal(client.move_connection(&connection, SocketKind::default(), false)), Refusal::Local);
+    assert_eq!(refusal(client.move_connection(&connection, SocketKind::default(), None)), Refusal::Local);
 
     let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let local = udp.local_addr().unwrap();
@@ -33,7 +33,7 @@ fn a_connection_that_cannot_be_sent_leaves_the_broker_with_its_client() {
     client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
     let long = vec![0; crate::moving::OCTETS_MAX + 1];
     let connection = crate::moving::tests::connection(&long, b"", b"");
-    let error = client.move_connection(&connection, SocketKind::default(), false).unwrap_err();
+    let error = client.move_connection(&connection, SocketKind::default(), None).unwrap_err();
     assert!(matches!(error, ClientError::Unmade(_)) && !error.is_fatal(), "{error}");
     client.settle().unwrap();
 }
@@ -113,7 +113,7 @@ fn a_connection_that_nobody_claimed_cannot_be_moved() {
     let mut client = served.connect();
     let connection = crate::moving::tests::connection(b"received", b"", b"");
     assert_eq!(
-        refusal(client.move_connection(&connection, SocketKind::default(), false)),
+        refusal(client.move_connection(&connection, SocketKind::default(), None)),
         Refusal::NoSuchClaim
     );
 }

@@ -75,6 +75,35 @@ fn who_comes_back_has_its_queue_and_its_claims_by_their_numbers() {
     assert!(next.registry.queues_left(0).is_empty());
 }
 
+#[test]
+fn who_has_no_descriptor_left_when_the_broker_is_killed_keeps_its_queue_and_comes_back() {
+    use crate::client::without_broker::LACKS_DESCRIPTORS;
+    let maps = Maps::default();
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let (name, mut client, _) = left_alone(&maps, &listener);
+    LACKS_DESCRIPTORS.set(true);
+    assert!(client.poll_event().unwrap().is_none());
+    assert!(client.fd_to_sleep_on().is_none(), "the old socket would wake who sleeps on it again and again");
+    assert!(matches!(claim(&mut client, &listener), Err(ClientError::TimedOut)));
+
+    let mut next = broker_with(&maps, Some(&name));
+    while_it_serves(&mut next, || {
+        wait_until(|| matches!(client.poll_event().unwrap(), Some(Event::Returned(_))))
+    });
+    assert!(client.fd_to_sleep_on().is_some());
+    LACKS_DESCRIPTORS.set(false);
+}
+
+#[test]
+fn who_had_no_descriptor_for_a_timer_has_one_when_there_is_one_again() {
+    use crate::client::without_broker::LACKS_DESCRIPTORS;
+    let (_, mut client, _) = left_alone(&Maps::default(), &TcpListener::bind("0.0.0.0:0").unwrap());
+    LACKS_DESCRIPTORS.set(true);
+    assert!(client.poll_event().unwrap().is_none() && client.fd_to_sleep_on().is_none());
+    LACKS_DESCRIPTORS.set(false);
+    wait_until(|| client.poll_event().unwrap().is_none() && client.fd_to_sleep_on().is_some());
+}
+
 /// More than a socket's buffer holds at once.
 #[test]
 fn who_comes_back_claims_all_of_a_thousand_sockets() {

@@ -107,7 +107,7 @@ fn who_has_queues_when_the_broker_is_killed_keeps_them_and_gets_nothing_more() {
     assert!(matches!(client.begin_route(ends, None), Err(ClientError::TimedOut)));
     let connection = crate::moving::tests::connection(b"received", b"", b"");
     assert!(matches!(
-        refusal(client.move_connection(&connection, SocketKind::default(), false)),
+        refusal(client.move_connection(&connection, SocketKind::default(), None)),
         Refusal::NotTaken(_)
     ));
     for claim in 0..100_000 {
