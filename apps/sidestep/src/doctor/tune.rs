@@ -198,12 +198,7 @@ fn apply(options: &Tune, plan: &Plan) -> anyhow::Result<ExitCode> {
 }
 
 /// Does one step, and adds it to what is `done`. What was before is in the file first.
-fn carry_out(
-    file: &StateFile,
-    state: &mut State,
-    step: &Step,
-    done: &mut Vec<Change>,
-) -> anyhow::Result<()> {
+fn carry_out(file: &StateFile, state: &mut State, step: &Step, done: &mut Vec<Change>) -> anyhow::Result<()> {
     let before = settings::read(&step.setting)?.context("it is gone")?;
     if before == step.to {
         return Ok(()); // An earlier step, or somebody else, has done it.
