@@ -56,7 +56,7 @@ enum Command {
     Counters(observe::Counters),
     /// Serve the counters of running Sidestep programs to Prometheus, at http://127.0.0.1:9753/metrics.
     ///
-    /// /health answers 200 while at least one program answers, and 503 otherwise. Runs as a user who may ask the programs: theirs, or root.
+    /// /health answers 200 while at least one program answers, and 503 otherwise. /ready answers 200 while all of them are ready to serve. Runs as a user who may ask the programs: theirs, or root.
     #[command(verbatim_doc_comment)]
     Metrics(observe::Metrics),
     /// Print the latest segments, state changes and timeouts of all connections.

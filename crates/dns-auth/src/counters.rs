@@ -9,8 +9,24 @@ use dns_wire::{Rcode, Rtype};
 pub enum Transport {
     /// By UDP; answers may be truncated.
     Udp,
-    /// By TCP; answers may have 65535 octets.
+    /// By TCP; answers may have 65535 octets, as on all that follow.
     Tcp,
+    /// Over TLS.
+    Tls,
+    /// Over HTTPS.
+    Https,
+    /// Over QUIC.
+    Quic,
+}
+
+impl Transport {
+    const ALL: [(Transport, &str); 5] = [
+        (Transport::Udp, "queries_udp"),
+        (Transport::Tcp, "queries_tcp"),
+        (Transport::Tls, "queries_tls"),
+        (Transport::Https, "queries_https"),
+        (Transport::Quic, "queries_quic"),
+    ];
 }
 
 /// Why a message got no answer at all.
@@ -47,7 +63,7 @@ const TYPES: usize = 259;
 /// Counts of one responder.
 #[derive(Debug)]
 pub struct Counters {
-    by_transport: [AtomicU64; 2],
+    by_transport: [AtomicU64; Transport::ALL.len()],
     by_type: [AtomicU64; TYPES],
     by_rcode: [AtomicU64; 24],
     dropped: [AtomicU64; Dropped::ALL.len()],
@@ -101,12 +117,13 @@ impl Counters {
         bump(&self.dropped[reason as usize]);
     }
 
-    /// Name and value of every count that is not zero, and of the transports in any case, in a stable order.
+    /// Name and value of every count that is not zero, and of UDP and TCP in any case, in a stable order.
     pub fn named(&self) -> Vec<(String, u64)> {
-        let mut named = vec![
-            ("queries_udp".to_owned(), read(&self.by_transport[Transport::Udp as usize])),
-            ("queries_tcp".to_owned(), read(&self.by_transport[Transport::Tcp as usize])),
-        ];
+        let transports =
+            Transport::ALL.map(|(transport, name)| (name, read(&self.by_transport[transport as usize])));
+        let is_told = |(number, (_, value)): &(usize, (&str, u64))| *number < 2 || *value != 0;
+        let transports = transports.into_iter().enumerate().filter(is_told);
+        let mut named: Vec<_> = transports.map(|(_, (name, value))| (name.to_owned(), value)).collect();
         let types = (0..TYPES).map(|number| (type_name(number), read(&self.by_type[number])));
         let rcodes = Rcode::ALL
             .map(|rcode| (format!("responses_{}", rcode.name()), read(&self.by_rcode[rcode as usize])));

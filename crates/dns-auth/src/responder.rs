@@ -289,8 +289,8 @@ impl Responder {
         self.complete(catalog, &prepared, buffer, transport, || client)
     }
 
-    /// Answers a query that was prepared without a look at its zone: with the code, no record, and TC where `truncated`. Malformed messages
-    /// get no answer.
+    /// Answers a query that was prepared without a look at its zone: with the code, no record, and TC where `truncated`. So is a message with
+    /// another opcode, such as an UPDATE. Malformed messages get no answer.
     pub fn answer_nothing(
         &mut self,
         prepared: &Prepared,
@@ -299,8 +299,14 @@ impl Responder {
         transport: Transport,
     ) -> Outcome {
         self.counters.on_query(transport);
-        let Ok(query) = &prepared.query else { return self.drop_message(Dropped::Rate) };
-        self.counters.on_type(query.qtype);
+        let query = match (&prepared.query, &prepared.malformed) {
+            (Ok(query), _) => {
+                self.counters.on_type(query.qtype);
+                query
+            }
+            (Err(QueryError::Opcode), Some(question)) => question,
+            _ => return self.drop_message(Dropped::Rate),
+        };
         let limit = self.limit(query, transport).min(buffer.len());
         let query = &Query { edns: query.edns.map(|edns| Edns { subnet: false, ..edns }), ..*query };
         let query = self.that_fits(query, limit);
@@ -515,12 +521,12 @@ impl Responder {
     #[inline(always)]
     fn limit(&self, query: &Query, transport: Transport) -> usize {
         match (transport, &query.edns) {
-            (Transport::Tcp, _) => 65_535,
             (Transport::Udp, None) => PLAIN_UDP_MAX,
             (Transport::Udp, Some(edns)) => {
                 let most = usize::from(self.settings.udp_payload_max);
                 usize::from(edns.payload_size).clamp(PLAIN_UDP_MAX, most.max(PLAIN_UDP_MAX))
             }
+            _ => 65_535,
         }
     }
 

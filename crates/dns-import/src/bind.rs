@@ -60,6 +60,7 @@ pub(crate) fn import(path: &str, files: &mut Files<'_>) -> Result<Config, Import
         directory: options.and_then(|options| Some(options.one(&["directory"])?.word(1).to_owned())),
         notifies: options.and_then(|options| options.one(&["also-notify"])).cloned(),
         notify: options.and_then(|options| Some(options.one(&["notify"])?.word(1).to_owned())),
+        policies: named(&["dnssec-policy"]),
         policy: options.and_then(|options| options.one(&["dnssec-policy"])).cloned(),
         key_directory: options.and_then(|options| Some(options.one(&["key-directory"])?.word(1).to_owned())),
         has_told_of_notify: false,
@@ -67,6 +68,10 @@ pub(crate) fn import(path: &str, files: &mut Files<'_>) -> Result<Config, Import
     };
     for statement in &statements {
         import.take(statement);
+    }
+    let catalogs = options.into_iter().flat_map(|options| options.all(&["catalog-zones"]));
+    for catalog in catalogs.flat_map(|option| option.all(&["zone"])) {
+        import.take_catalog(catalog);
     }
     // Where nothing is said, BIND listens at all addresses.
     for (option, all) in [("listen-on", "0.0.0.0"), ("listen-on-v6", "::")] {
@@ -87,6 +92,8 @@ struct Import<'s> {
     lists: BTreeMap<String, &'s Statement>,
     /// `primaries`.
     remotes: BTreeMap<String, &'s Statement>,
+    /// `dnssec-policy` with a block.
+    policies: BTreeMap<String, &'s Statement>,
     directory: Option<String>,
     /// `also-notify`, `notify` and `dnssec-policy` of all zones.
     notifies: Option<Statement>,
@@ -103,7 +110,7 @@ impl Import<'_> {
             "options" => self.take_options(statement),
             "key" => self.take_key(statement),
             "zone" => self.take_zone(statement),
-            "acl" | "primaries" | "masters" | "remote-servers" => {}
+            "acl" | "primaries" | "masters" | "remote-servers" | "dnssec-policy" => {}
             "view" => {
                 let name = statement.word(1);
                 self.note(statement, format!("view {name:?} and its zones: see lines (docs/dns/lines.md)"));
@@ -122,7 +129,8 @@ impl Import<'_> {
         for option in &options.block {
             match option.word(0) {
                 // Looked at already.
-                "directory" | "also-notify" | "notify" | "key-directory" | "dnssec-policy" => {}
+                "directory" | "also-notify" | "notify" | "key-directory" | "dnssec-policy"
+                | "catalog-zones" => {}
                 "listen-on" | "listen-on-v6" => self.take_listen(option),
                 "allow-transfer" => self.config.allow_transfer = self.access(option),
                 "version" => self.config.version = Some(absent_if_none(option.word(1))),
@@ -216,6 +224,7 @@ impl Import<'_> {
         }
         if let Some(policy) = zone.one(&["dnssec-policy"]).cloned().or_else(|| self.policy.clone()) {
             taken.dnssec |= self.signs(&policy, &taken.origin);
+            taken.nsec3 = taken.dnssec && self.denies_by_nsec3(&policy, &taken.origin);
         }
         if taken.dnssec {
             let common = self.key_directory.clone().or_else(|| self.directory.clone());
@@ -238,11 +247,62 @@ impl Import<'_> {
         policy.word(1) != "insecure"
     }
 
+    /// Whether a policy has NSEC3.
+    fn denies_by_nsec3(&mut self, policy: &Statement, origin: &str) -> bool {
+        let policy = self.policies.get(policy.word(1)).copied();
+        let Some(nsec3) = policy.and_then(|policy| policy.one(&["nsec3param"])) else { return false };
+        let is_more = |name: &str| nsec3.value_of(name).is_some_and(|value| !matches!(value, "0" | "no"));
+        if ["iterations", "salt-length", "optout"].into_iter().any(is_more) {
+            let what = "NSEC3 here has no more iterations, no salt and no opt-out (RFC 9276)";
+            self.note(nsec3, format!("zone {origin:?}: nsec3param: {what}"));
+        }
+        true
+    }
+
+    /// BIND may sign what it has from other servers, by a policy that all zones share. Whoever has the DS record then would take the zone for bogus.
+    fn warn_of_signing(&mut self, zone: &Statement, origin: &str) {
+        let policy = zone.one(&["dnssec-policy"]).or(self.policy.as_ref()).map(|policy| policy.word(1));
+        let policy = policy.filter(|policy| !matches!(*policy, "none" | "insecure"));
+        let is_on =
+            |name: &str| zone.one(&[name]).is_some_and(|option| matches!(option.word(1), "yes" | "maintain"));
+        let by = match policy {
+            Some(policy) => format!("dnssec-policy {policy:?}"),
+            None if is_on("inline-signing") || is_on("auto-dnssec") => "inline-signing".to_owned(),
+            None => return,
+        };
+        let what = "WARNING: BIND signs this zone, which it has from other servers; here it is served as they give it. If its parent has a DS \
+                    record, it becomes bogus: have its primary sign it first, or the DS record removed";
+        self.note(zone, format!("zone {origin:?}: {by}: {what}"));
+    }
+
+    /// A secondary zone whose zones are to be had, too.
+    fn take_catalog(&mut self, catalog: &Statement) {
+        let plain = |name: &str| name.trim_end_matches('.').to_ascii_lowercase();
+        let name = plain(catalog.word(1));
+        let primaries =
+            catalog.words.iter().position(|word| matches!(&**word, "default-primaries" | "default-masters"));
+        let peers = primaries.map(|_| self.remotes(catalog)).unwrap_or_default();
+        let directory = catalog.value_of("zone-directory").map(|path| self.path(path));
+        let Some(zone) = self.config.secondaries.iter_mut().find(|zone| plain(&zone.origin) == name) else {
+            return self.note(catalog, format!("catalog-zones: there is no secondary zone {name:?}"));
+        };
+        zone.is_catalog = true;
+        zone.members = directory;
+        let mut others = Secondary::default();
+        others.take_primaries(&peers);
+        if !peers.is_empty() && (&others.primaries, &others.key) != (&zone.primaries, &zone.key) {
+            let what = "its zones are had from the catalog's own primaries here, not from default-primaries";
+            self.note(catalog, format!("catalog {name:?}: {what}"));
+        }
+    }
+
     fn take_secondary(&mut self, zone: &Statement, origin: String) {
+        self.warn_of_signing(zone, &origin);
         let mut taken = Secondary { origin, notify: self.notified(zone), ..Secondary::default() };
         for option in &zone.block {
             match option.word(0) {
                 "type" | "also-notify" | "notify" | "allow-notify" => {}
+                "dnssec-policy" | "inline-signing" | "auto-dnssec" | "key-directory" => {} // Told of above.
                 "file" => taken.file = Some(self.path(option.word(1))),
                 "masters" | "primaries" => {
                     let primaries = self.remotes(option);

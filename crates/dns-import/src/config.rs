@@ -52,6 +52,8 @@ pub struct Zone {
     pub notify: Vec<String>,
     /// Whether it is signed.
     pub dnssec: bool,
+    /// Whether what does not exist is denied by NSEC3 then.
+    pub nsec3: bool,
     /// Where its keys are.
     pub keys: Option<String>,
 }
@@ -69,6 +71,8 @@ pub struct Secondary {
     pub file: Option<String>,
     /// Whether it is a catalog of others.
     pub is_catalog: bool,
+    /// The directory of those zones' files, if it is a catalog that has a file.
+    pub members: Option<String>,
     /// Who may transfer it; `None`: who may transfer all.
     pub allow_transfer: Option<Vec<String>>,
     /// Who hears of new versions.
@@ -123,6 +127,9 @@ impl Config {
             if zone.dnssec {
                 // A key that is made would not be the one that the parent has a DS record of.
                 text.push_str("dnssec = true\nnew-keys = false\n");
+                if zone.nsec3 {
+                    text.push_str("nsec3 = true\n");
+                }
                 string(&mut text, "keys", zone.keys.as_deref());
             }
         }
@@ -134,6 +141,7 @@ impl Config {
             string(&mut text, "file", zone.file.as_deref());
             if zone.is_catalog {
                 text.push_str("catalog = true\n");
+                string(&mut text, "members", zone.members.as_deref().filter(|_| zone.file.is_some()));
             }
             access(&mut text, "allow-transfer", zone.allow_transfer.as_deref());
             list(&mut text, "notify", &zone.notify);

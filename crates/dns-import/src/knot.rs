@@ -48,6 +48,7 @@ pub(crate) fn import(path: &str, files: &mut Files<'_>) -> Result<Config, Import
         remotes: by_id("remote"),
         lists: by_id("acl"),
         templates: by_id("template"),
+        policies: by_id("policy"),
         config: Config::default(),
     };
     for item in &items {
@@ -60,6 +61,7 @@ struct Import<'i> {
     remotes: BTreeMap<String, &'i Item>,
     lists: BTreeMap<String, &'i Item>,
     templates: BTreeMap<String, &'i Item>,
+    policies: BTreeMap<String, &'i Item>,
     config: Config,
 }
 
@@ -73,6 +75,10 @@ impl Import<'_> {
                 secret: item.value("secret").to_owned(),
             }),
             "zone" => self.take_zone(item),
+            "policy" => {
+                let what = "of a policy only nsec3 comes along";
+                self.config.note(&item.place, format!("policy {:?}: {what}", item.value("id")));
+            }
             "remote" | "acl" | "template" => {} // Looked at by what refers to them.
             "log" | "control" | "statistics" | "database" => {}
             other => self.config.note(&item.place, not_here(other)),
@@ -142,9 +148,29 @@ impl Import<'_> {
             if zone.dnssec {
                 let what = "its keys are in Knot's database: bring them first (docs/dns/moving.md), as the server makes none for it";
                 self.config.note(&item.place, format!("zone {origin:?}: dnssec-signing: {what}"));
+                zone.nsec3 = self.denies_by_nsec3(value("dnssec-policy").unwrap_or("default"));
             }
             self.config.zones.push(Zone { origin, file, allow_transfer: transfers, ..zone });
         }
+    }
+
+    /// Whether a policy has NSEC3.
+    fn denies_by_nsec3(&mut self, policy: &str) -> bool {
+        let Some(policy) = self.policies.get(policy).copied().filter(|policy| is_on(policy.value("nsec3")))
+        else {
+            return false;
+        };
+        // Knot has a salt of eight octets where nothing is said.
+        let is_plain = |name: &str, default: &str| {
+            let value = policy.value(name);
+            matches!(if value.is_empty() { default } else { value }, "0" | "off" | "false")
+        };
+        let all = [("nsec3-iterations", "0"), ("nsec3-salt-length", "8"), ("nsec3-opt-out", "off")];
+        if !all.into_iter().all(|(name, default)| is_plain(name, default)) {
+            let what = "NSEC3 here has no more iterations, no salt and no opt-out (RFC 9276)";
+            self.config.note(&policy.place, format!("policy {:?}: nsec3: {what}", policy.value("id")));
+        }
+        true
     }
 
     /// Those of a zone, in front of them those of its template that it does not have.
@@ -203,6 +229,12 @@ impl Import<'_> {
             if who.iter().any(|who| who.contains('-') && keys.is_empty()) {
                 self.config.note(&list.place, format!("access list {id:?}: write ranges as prefixes"));
                 continue;
+            }
+            let concerns = |action: &str| list.values("action").iter().any(|own| own == action);
+            if who.is_empty() && (concerns("transfer") || concerns("update")) {
+                let what = "names neither an address nor a key, so it lets everybody there; here nobody comes along. Write \"0.0.0.0/0\" and \
+                            \"::/0\" if everybody is meant";
+                self.config.note(&list.place, format!("access list {id:?} {what}"));
             }
             for action in list.values("action") {
                 match action.as_str() {

@@ -112,7 +112,7 @@ impl Import<'_> {
         self.gather(clause, &mut options, 0);
         let origin = clause.value("name").to_owned();
         let (mut zone, mut secondary) = (Zone::default(), Secondary::default());
-        let (mut primaries, mut transfers) = (Vec::new(), None);
+        let (mut primaries, mut transfers, mut members) = (Vec::new(), None, None);
         // Whom an exclusion is about may have a key, or be in a prefix that is allowed: nobody comes along then.
         let excluded =
             options.iter().find(|option| option.name == "provide-xfr" && option.value(1) == "BLOCKED");
@@ -128,6 +128,15 @@ impl Import<'_> {
                     let primary = self.primary(option);
                     primaries.push(primary);
                 }
+                "catalog" if option.value(0) == "consumer" => secondary.is_catalog = true,
+                "catalog" => {
+                    let what = "see [catalog] (docs/dns/catalog.md)";
+                    self.config.note(
+                        &option.place,
+                        format!("zone {origin:?}: catalog: {}: {what}", option.value(0)),
+                    );
+                }
+                "catalog-member-pattern" => members = Some(option),
                 "provide-xfr" if excluded.is_some() => transfers = Some(Vec::new()),
                 "provide-xfr" => transfers.get_or_insert_with(Vec::new).extend(self.allowed(option)),
                 "notify" => {
@@ -140,6 +149,9 @@ impl Import<'_> {
         }
         if !primaries.is_empty() {
             secondary.take_primaries(&primaries);
+            if let Some(option) = members {
+                self.compare_members(option, &origin, &secondary);
+            }
             let file = Some(zone.file).filter(|file| !file.is_empty());
             let rest =
                 Secondary { origin, file, allow_transfer: transfers, notify: zone.notify, ..secondary };
@@ -149,6 +161,25 @@ impl Import<'_> {
             self.config.note(&clause.place, format!("zone {origin:?}: {what}"));
         } else {
             self.config.zones.push(Zone { origin, allow_transfer: transfers, ..zone });
+        }
+    }
+
+    /// The zones of a catalog have its primaries here, and those of a pattern there.
+    fn compare_members(&mut self, option: &Setting, origin: &str, catalog: &Secondary) {
+        let Some(pattern) = self.patterns.get(option.value(0)).copied() else {
+            let what = format!("no pattern is called {:?}", option.value(0));
+            return self.config.note(&option.place, what);
+        };
+        let mut options = Vec::new();
+        self.gather(pattern, &mut options, 1);
+        let own = options.iter().filter(|option| option.name == "request-xfr");
+        let primaries: Vec<Peer> = own.map(|option| self.primary(option)).collect();
+        let mut members = Secondary::default();
+        members.take_primaries(&primaries);
+        if (&members.primaries, &members.key) != (&catalog.primaries, &catalog.key) {
+            let what =
+                "its zones are had from the catalog's own primaries here, not from those of the pattern";
+            self.config.note(&option.place, format!("catalog {origin:?}: {what}"));
         }
     }
 

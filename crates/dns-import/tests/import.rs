@@ -386,3 +386,87 @@ fn options_of_all_zones_hold_for_each() {
     let zones = read(Server::Bind, text).zones;
     assert_eq!((zones[0].notify.len(), &zones[1].notify), (0, &strings(["192.0.2.99"])));
 }
+
+#[test]
+fn a_secondary_that_bind_signs_is_told_of_with_a_warning_also_where_all_zones_share_the_policy() {
+    let warned = |options: &str, zone: &str| {
+        let text = format!(
+            "options {{ allow-transfer {{ none; }}; {options} }};\n\
+             zone \"a\" {{ type secondary; primaries {{ 192.0.2.1; }}; notify no; {zone} }};\n"
+        );
+        notes(&read(Server::Bind, &text))
+            .iter()
+            .any(|note| note.contains("line 2: zone \"a\"") && note.contains("WARNING"))
+    };
+    assert!(warned("dnssec-policy default;", "") && warned("", "dnssec-policy default;"));
+    assert!(warned("", "inline-signing yes; auto-dnssec maintain;"));
+    assert!(!warned("", "") && !warned("dnssec-policy default;", "dnssec-policy none;"));
+}
+
+#[test]
+fn catalogs_that_are_followed_come_along_from_bind_and_nsd() {
+    let bind = |catalog: &str| {
+        let text = format!(
+            "options {{ directory \"/etc/bind\"; allow-transfer {{ none; }}; catalog-zones {{ zone \"Catalog.example.\" {catalog}; }}; }};\n\
+             zone \"catalog.example\" {{ type secondary; primaries {{ 192.0.2.1; }}; file \"c.db\"; notify no; }};\n"
+        );
+        read(Server::Bind, &text)
+    };
+    let config = bind("default-primaries { 192.0.2.1; } zone-directory \"m\"");
+    assert!(config.secondaries[0].is_catalog && config.to_toml().contains("members = \"/etc/bind/m\"\n"));
+    assert!(config.to_toml().contains("catalog = true\n"));
+    assert_eq!(notes(&config), [] as [&str; 0]);
+    let others = bind("default-primaries { 192.0.2.9; }");
+    assert!(others.secondaries[0].is_catalog && notes(&others)[0].contains("not from default-primaries"));
+
+    let nsd = |pattern: &str| {
+        let text = format!(
+            "pattern:\n name: m\n request-xfr: {pattern} NOKEY\nzone:\n name: c.example\n catalog: consumer\n \
+             catalog-member-pattern: m\n request-xfr: 192.0.2.1 NOKEY\n"
+        );
+        read(Server::Nsd, &text)
+    };
+    let config = nsd("192.0.2.1");
+    assert!(config.secondaries[0].is_catalog && config.notes.is_empty(), "{:?}", config.notes);
+    assert!(notes(&nsd("192.0.2.9"))[0].contains("not from those of the pattern"));
+}
+
+#[test]
+fn nsec3_of_a_policy_becomes_that_of_its_zones() {
+    let bind = |policy: &str| {
+        let text = format!(
+            "options {{ allow-transfer {{ none; }}; notify no; }};\ndnssec-policy p {{ {policy} }};\n\
+             zone \"a\" {{ type primary; file \"a\"; dnssec-policy p; }};\n"
+        );
+        read(Server::Bind, &text)
+    };
+    let config = bind("nsec3param;");
+    assert!(config.zones[0].nsec3 && config.to_toml().contains("nsec3 = true\n"));
+    assert!(!bind("").zones[0].nsec3 && !bind("").to_toml().contains("nsec3"));
+    let is_told = |config: &Config| notes(config).iter().any(|note| note.contains("RFC 9276"));
+    assert!(
+        is_told(&bind("nsec3param iterations 5 optout no;")) && !is_told(&bind("nsec3param iterations 0;"))
+    );
+
+    let knot = |policy: &str, zone: &str| {
+        let text = format!(
+            "policy:\n - id: {policy}\n   nsec3: on\n   nsec3-salt-length: 0\nzone:\n - domain: a\n{zone}"
+        );
+        read(Server::Knot, &text)
+    };
+    let signed = "   dnssec-signing: on\n";
+    assert!(knot("default", signed).zones[0].nsec3);
+    assert!(!knot("p", signed).zones[0].nsec3);
+    let named = knot("p", &format!("{signed}   dnssec-policy: p\n"));
+    assert!(named.zones[0].nsec3 && !is_told(&named), "{:?}", named.notes);
+}
+
+#[test]
+fn an_access_list_of_knot_that_names_nobody_lets_nobody_and_that_is_told() {
+    let text = "acl:\n - id: all\n   action: transfer\nzone:\n - domain: a\n   acl: all\n";
+    let config = read(Server::Knot, text);
+    assert_eq!(config.zones[0].allow_transfer, Some(Vec::new()));
+    assert!(notes(&config)[0].contains("line 2: access list \"all\" names neither"), "{:?}", config.notes);
+    let notify = read(Server::Knot, &text.replace("transfer", "notify"));
+    assert_eq!(notes(&notify), [] as [&str; 0]);
+}

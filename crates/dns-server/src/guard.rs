@@ -6,6 +6,7 @@ use std::sync::Arc;
 use clock::Instant;
 use dns_auth::{Prepared, Responder, Transport};
 use dns_guard::{Beyond, COOKIE, Networks, RateLimiter, RateOptions, ServerCookies, Verdict};
+use dns_transfer::Policy;
 use dns_wire::Rcode;
 
 use crate::responder::length;
@@ -94,17 +95,17 @@ impl Guard {
     }
 
     /// Judges the message in `octets`, which was prepared: the cookie of its answer, if it gets one, or what it gets instead of an answer. What
-    /// is special has an answer of its own, which gets no cookie.
+    /// is special has an answer of its own, which gets no cookie; it has no limit if it comes from where `policy` expects it.
     pub(crate) fn judge(
         &mut self,
         (prepared, octets): (&Prepared, &[u8]),
-        client: IpAddr,
-        transport: Transport,
+        policy: &Policy,
+        (client, transport): (IpAddr, Transport),
         now: Instant,
         unix_secs: u64,
     ) -> Result<Option<Cookie>, Unlike> {
         let mut cookie = None;
-        let mut is_verified = transport == Transport::Tcp;
+        let mut is_verified = transport != Transport::Udp;
         if let Some(cookies) = &self.options.cookies
             && let Some(option) = prepared.query().and_then(|query| query.option(octets, COOKIE))
         {
@@ -114,6 +115,10 @@ impl Guard {
         }
         // Who has shown that the address is theirs amplifies nothing.
         if is_verified || self.options.exempt.contain(client) {
+            return Ok(cookie);
+        }
+        // A catalog of thousands of zones sends a NOTIFY for each at once. Their answers amplify nothing.
+        if prepared.is_special() && policy.knows_sender(octets, client) {
             return Ok(cookie);
         }
         match (self.limiter.take(client, false, 0, now), self.options.beyond) {

@@ -99,6 +99,7 @@ impl DnsResponder {
         let published = self.published.load();
         self.pick_up(&published);
         let (catalog, address) = (&*published.catalog, asker.remote.ip());
+        let transport = counted_as(asker.transport);
         let mut prepared = Prepared::default();
         self.responder.prepare(catalog, buffer, len, &mut prepared);
         self.responder.fetch(catalog, &mut prepared, &buffer[..len], || address);
@@ -106,11 +107,12 @@ impl DnsResponder {
         if let Some(guard) = &mut self.guard {
             let unix_secs = (published.transfers.unix_time)();
             let message = (&prepared, &buffer[..len]);
-            // Over TCP nothing is limited, so the time of the limits does not matter.
-            match guard.judge(message, address, Transport::Tcp, Instant::ZERO, unix_secs) {
+            // Over connections nothing is limited, so the time of the limits does not matter.
+            let asker = (address, transport);
+            match guard.judge(message, &published.transfers.policy, asker, Instant::ZERO, unix_secs) {
                 Ok(cookie) => extras.push_cookie(cookie),
                 Err(unlike) => {
-                    let reply = unlike.answer(&mut self.responder, &prepared, buffer, Transport::Tcp);
+                    let reply = unlike.answer(&mut self.responder, &prepared, buffer, transport);
                     return reply.map_or(Answer::None, Answer::Reply);
                 }
             }
@@ -123,14 +125,14 @@ impl DnsResponder {
         if prepared.is_special() {
             let client = Client { address, is_encrypted: asker.transport.is_encrypted() };
             let special = (&**published, &mut self.responder, &*self.counters);
-            match handle_special(special, buffer, len, client, Transport::Tcp) {
+            match handle_special(special, buffer, len, client, transport) {
                 Special::Answered(answer) => return answer,
                 Special::Update(update) => return Answer::Update(update),
                 Special::Ordinary => {}
             }
         }
         let message = (buffer, len);
-        complete(&mut self.responder, catalog, &prepared, extras, message, Transport::Tcp, || address)
+        complete(&mut self.responder, catalog, &prepared, extras, message, transport, || address)
             .map_or(Answer::None, Answer::Reply)
     }
 
@@ -185,6 +187,17 @@ impl DnsResponder {
             (Some(guard), Some(options)) => guard.adopt(options),
             (guard, options) => *guard = options.as_ref().map(Guard::new),
         }
+    }
+}
+
+/// The name that counters have for a transport.
+fn counted_as(transport: dns_log::Transport) -> Transport {
+    match transport {
+        dns_log::Transport::Udp => Transport::Udp,
+        dns_log::Transport::Tcp => Transport::Tcp,
+        dns_log::Transport::Tls => Transport::Tls,
+        dns_log::Transport::Https => Transport::Https,
+        dns_log::Transport::Quic => Transport::Quic,
     }
 }
 
@@ -261,7 +274,8 @@ impl UdpResponder for DnsResponder {
             let mut extras = Extras::default();
             if let Some(guard) = &mut self.guard {
                 let message = (prepared, &datagram.buffer[..datagram.len]);
-                match guard.judge(message, datagram.source().ip(), Transport::Udp, now, unix_secs) {
+                let asker = (datagram.source().ip(), Transport::Udp);
+                match guard.judge(message, &published.transfers.policy, asker, now, unix_secs) {
                     Ok(cookie) => extras.push_cookie(cookie),
                     Err(unlike) => {
                         let responder = &mut self.responder;

@@ -180,11 +180,11 @@ fn answer_signed(
     now: u64,
 ) -> Option<Vec<u8>> {
     let limit = match transport {
-        Transport::Tcp => 65_535,
         Transport::Udp => {
             let size = Query::parse(query).ok()?.edns.map_or(512, |edns| edns.payload_size);
             usize::from(size.clamp(512, published.settings.udp_payload_max.max(512)))
         }
+        _ => 65_535,
     };
     let mut buffer = vec![0; limit.saturating_sub(signer.record_len()).max(query.len())];
     buffer[..query.len()].copy_from_slice(query);

@@ -72,6 +72,21 @@ impl Policy {
         policy.is_some_and(|own| own.primaries.iter().any(|(address, _)| address.to_canonical() == client))
     }
 
+    /// Whether a request that is more than a question comes from an address that may make it: a NOTIFY from a primary's, an UPDATE or a
+    /// transfer, or anything that is signed, from one that the zone's access list names. The address proves nothing, and signatures are not
+    /// looked at: whoever is allowed by a key alone is not known here.
+    pub fn knows_sender(&self, request: &[u8], client: IpAddr) -> bool {
+        let Ok(message) = Message::parse(request) else { return false };
+        let Some(question) = message.question() else { return false };
+        let (zone, who) = (question.name.as_name(), Client::plain(client));
+        match message.flags() & flag::OPCODE {
+            NOTIFY => self.has_primary_at(zone, client),
+            UPDATE => self.zones.get(&question.name).is_some_and(|own| own.allow_update.allows(who, None)),
+            0 => self.may_transfer(zone, who, None),
+            _ => false,
+        }
+    }
+
     /// Whether a NOTIFY for `zone` comes from one of its primaries (RFC 1996, 3.10); `None` if the zone is not secondary here.
     fn is_primary(&self, zone: Name<'_>, client: IpAddr, key: Option<Name<'_>>) -> Option<bool> {
         let policy = self.zones.get(&NameBuf::from(zone)).filter(|policy| !policy.primaries.is_empty())?;

@@ -398,3 +398,27 @@ fn an_answer_has_the_id_of_the_header_that_a_forwarder_has_changed() {
         verifier.verify(answer, NOW).unwrap();
     }
 }
+
+#[test]
+fn a_sender_is_known_by_the_address_that_the_zone_names_for_such_a_request() {
+    let address = |text: &str| text.parse::<IpAddr>().unwrap();
+    let mut policy = policy();
+    let update_list = AccessList(vec![Who::Address(Prefix::from_text("192.0.2.9").unwrap()).into()]);
+    let primaries = vec![(address("192.0.2.7"), Some(name("key.")))];
+    let zone = ZonePolicy { allow_update: update_list, primaries, ..ZonePolicy::default() };
+    policy.zones.insert(name("example."), zone);
+    let request = |flags| question_message(1, flags, name("example.").as_name(), Rtype::SOA);
+    let knows = |request: &[u8], from: &str| policy.knows_sender(request, address(from));
+    assert!(knows(&request(NOTIFY), "192.0.2.7") && knows(&request(NOTIFY), "::ffff:192.0.2.7"));
+    assert!(knows(&request(UPDATE), "192.0.2.9") && knows(&axfr(), CLIENT));
+    for (request, from) in [
+        (request(NOTIFY), "192.0.2.9"),
+        (request(UPDATE), "192.0.2.7"),
+        (axfr(), "192.0.2.7"),
+        (request(2 << 11), CLIENT),
+        (question_message(1, NOTIFY, name("other.").as_name(), Rtype::SOA), "192.0.2.7"),
+        (b"short".to_vec(), CLIENT),
+    ] {
+        assert!(!knows(&request, from), "{request:?} {from}");
+    }
+}

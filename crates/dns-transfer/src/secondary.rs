@@ -90,6 +90,11 @@ impl Secondary {
         refresh.into_iter().chain(self.expires).min()
     }
 
+    /// When the held version is too old to be served; `None` if there is none, or it has been too old already.
+    pub fn expires(&self) -> Option<Instant> {
+        self.expires
+    }
+
     /// What is due at `now`; call it until it says nothing.
     pub fn poll(&mut self, now: Instant) -> Option<Due> {
         if self.expires.is_some_and(|expires| expires <= now) {

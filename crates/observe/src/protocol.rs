@@ -16,7 +16,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::report::{
-    CaptureReport, CountersReport, EngineReport, InterfaceReport, NameServerReport, SocketReport,
+    CaptureReport, Count, CountersReport, EngineReport, InterfaceReport, NameServerReport, SocketReport,
     TraceReport, ZoneReport,
 };
 use crate::ring::Header;
@@ -66,7 +66,7 @@ pub struct ExplainRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// All counters: a [`Reply::Counters`].
+    /// All counters: a [`Reply::Counters`], and a [`Reply::MoreCounts`] for each part of many.
     Counters,
     /// Sockets: for each engine any number of [`Reply::Sockets`], then a [`Reply::Engine`].
     Sockets {
@@ -132,6 +132,8 @@ pub enum Reply {
     },
     /// Counters.
     Counters(CountersReport),
+    /// More counters of the program's own, behind a [`Reply::Counters`] that they do not fit into.
+    MoreCounts(Vec<Count>),
     /// Some sockets.
     Sockets(Vec<SocketReport>),
     /// Some name servers.

@@ -121,6 +121,34 @@ fn queries_beyond_the_limit_are_refused_or_dropped_if_so_configured() {
     }
 }
 
+/// A request with this opcode for the SOA of `zone`.
+fn request(opcode: u8, zone: &str) -> Vec<u8> {
+    const SOA: u16 = 6;
+    let mut request = message::query(1, zone, SOA);
+    request[2] = opcode << 3;
+    request
+}
+
+const NOTIFY: u8 = 4;
+const UPDATE: u8 = 5;
+
+#[test]
+fn a_notify_has_no_limit_if_a_primary_sends_it_and_beyond_the_limit_no_other_request_is_silently_lost() {
+    // The primary is this test, which answers nothing.
+    let secondary = "[[secondary]]\nzone = \"example.org\"\nprimaries = [\"127.0.0.1:9\"]\n";
+    let server = start(&format!("{LIMITED}beyond = \"refuse\"\n{secondary}"));
+    let answers = flood(&server, &request(NOTIFY, "example.org"), 45);
+    assert!(answers.len() == 45 && answers.iter().all(|answer| answer.rcode() == 0), "{answers:?}");
+    for other in [request(NOTIFY, "example.com"), request(UPDATE, "example.com")] {
+        let answers = flood(&server, &other, 45);
+        assert_eq!(answers.len(), 45);
+        assert!(answers.iter().all(|answer| [5, 9].contains(&answer.rcode())), "{answers:?}");
+    }
+    let server = start(LIMITED);
+    let answers = flood(&server, &request(UPDATE, "example.com"), 45);
+    assert!(answers.iter().any(Answer::is_truncated), "{answers:?}");
+}
+
 #[test]
 fn this_host_has_no_limit_unless_it_is_named() {
     let server = start("[rate]\nper-address = 1\n");

@@ -1,7 +1,7 @@
 //! Looking at a server: sockets, counters, traces, captures. The directory of control sockets is the test's own.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -91,10 +91,92 @@ fn prometheus_gets_the_counters_of_all_programs_and_health_is_that_one_answers()
         assert!(text.lines().any(|own| own == line), "{line}: {text}");
     }
     assert_eq!(get(&address, "/health"), (200, "ok\n".to_owned()));
+    assert_eq!(get(&address, "/ready"), (200, "ok\n".to_owned()));
     assert_eq!(get(&address, "/").0, 404);
     drop(server);
     let (status, text) = get(&address, "/health");
     assert_eq!(status, 503, "{text}");
+}
+
+/// A configuration file with these tables, and a server with it.
+fn serve(directory: Directory, tables: &str) -> Serving {
+    let config = directory.write("dns.toml", tables).unwrap().display().to_string();
+    Serving::start_in(directory, &["--config", &config], &[])
+}
+
+/// Looks at a server until it is as it should be.
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+const SMALL: &str = "@ 60 SOA ns host 7 3600 600 86400 60\n@ 60 NS ns\nns 60 A 192.0.2.53\n";
+
+#[test]
+fn metrics_sum_up_all_zones_and_of_those_that_do_not_all_fit_they_show_the_bad_ones() {
+    let tables = |directory: &Directory, max: usize| {
+        directory.write("small.zone", SMALL).unwrap();
+        let zone =
+            |number: usize| format!("[[zone]]\nfile = \"small.zone\"\norigin = \"z{number}.example\"\n");
+        let bad = "[[zone]]\nfile = \"nowhere.zone\"\norigin = \"bad.example\"\n";
+        format!("zone-metrics-max = {max}\n{}{bad}", (0..300).map(zone).collect::<String>())
+    };
+    let has = |counts: &[(String, u64)], name: &str| counts.iter().any(|(own, _)| own == name);
+    for max in [2, 10_000] {
+        let directory = Directory::new().unwrap();
+        let tables = tables(&directory, max);
+        let server = serve(directory, &tables);
+        let counts = tests::stats(server.directory.path());
+        let value = |name: &str| counts.iter().find(|(own, _)| own == name).map(|(_, value)| *value);
+        assert_eq!((value("zones"), value("zones_with_problem")), (Some(301), Some(1)), "{max}");
+        assert_eq!(value("zones_in_state{state=\"failed\"}"), Some(1));
+        assert_eq!(value("zone_has_problem{zone=\"bad.example.\"}"), Some(1));
+        assert!(has(&counts, "zone_serial{zone=\"z0.example.\"}"));
+        assert_eq!(has(&counts, "zone_serial{zone=\"z299.example.\"}"), max == 10_000);
+    }
+}
+
+#[test]
+fn metrics_say_when_secondary_zones_expire() {
+    let directory = Directory::new().unwrap();
+    directory.write("example.org.zone", SMALL).unwrap();
+    let primary =
+        "allow-transfer = [\"127.0.0.1\"]\n[[zone]]\nfile = \"example.org.zone\"\norigin = \"example.org\"\n";
+    let primary = serve(directory, primary);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let tables = format!("[[secondary]]\nzone = \"example.org\"\nprimaries = [\"{}\"]\n", primary.v4);
+    let secondary = serve(Directory::new().unwrap(), &tables);
+    wait_until("it has come", || secondary.counter("zones_expires_at_min") > 0);
+    let expires_at = secondary.counter("zone_expires_at{zone=\"example.org.\"}");
+    assert!((now + 86_000..now + 90_000).contains(&expires_at), "{expires_at} of {now}");
+    assert_eq!(secondary.counter("zones_with_problem"), 0);
+    assert_eq!(secondary.counter("zones_in_state{state=\"served\"}"), 1);
+}
+
+#[test]
+fn a_secondary_is_ready_when_its_primaries_have_been_asked_whatever_they_say() {
+    // They listen, and say nothing: each is waited for.
+    let silent: Vec<TcpListener> = (0..20).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let primaries: Vec<String> =
+        silent.iter().map(|primary| format!("\"{}\"", primary.local_addr().unwrap())).collect();
+    let tables = format!("[[secondary]]\nzone = \"example.org\"\nprimaries = [{}]\n", primaries.join(", "));
+    let server = serve(Directory::new().unwrap(), &tables);
+    let (_metrics, address) = metrics(&server);
+    let (status, text) = get(&address, "/ready");
+    assert_eq!((status, text), (503, format!("not ready: dns {}\n", server.process.pid())));
+    assert_eq!(get(&address, "/health").0, 200);
+    drop(silent);
+    wait_until("it is ready", || get(&address, "/ready").0 == 200);
+    assert_eq!(server.counter("zones_in_state{state=\"waiting\"}"), 1);
+    wait_until("the zone has a problem", || server.counter("zones_with_problem") == 1);
+    let control = server.directory.path().join("control.sock").display().to_string();
+    let zones = told(&tests::command(&["dns", "zones", "--control", &control]));
+    assert!(zones.contains("SERVFAIL: its primaries give nothing: 127.0.0.1:"), "{zones}");
+    drop(server);
+    assert_eq!(get(&address, "/ready").0, 503);
 }
 
 /// A name in the dashboard that no server has is a panel that stays empty.

@@ -185,6 +185,8 @@ pub(crate) struct Config {
     pub(crate) guard: GuardConfig,
     /// Where answers are noted.
     pub(crate) query_log: Option<QueryLogSpec>,
+    /// Zones that have metrics of their own, at most.
+    pub(crate) zone_metrics_max: usize,
     /// DNS over TLS, HTTPS and QUIC.
     pub(crate) encrypted: Option<dns_front::Options>,
     /// How long a stop waits for clients to acknowledge answers over TCP.
@@ -271,6 +273,7 @@ impl Config {
             tcp: tcp_limits(&file.tcp)?,
             guard: GuardConfig::new(&file.cookies, &file.rate, &directory)?,
             query_log: file.query_log.as_ref().map(|option| option.resolve(&directory)).transpose()?,
+            zone_metrics_max: zone_metrics_max(file.zone_metrics_max)?,
             encrypted: file.encrypted.as_ref().map(|table| encrypted(table, &directory)).transpose()?,
             tcp_linger: Duration::from_secs(in_range("tcp.linger-s", file.tcp.linger_s.unwrap_or(3), 0, 60)?),
         })
@@ -357,6 +360,10 @@ pub(crate) fn parse_address(option: &'static str, text: &str, port: u16) -> Resu
         value: text.to_owned(),
         expected: "an address with or without a port, such as 192.0.2.1, 192.0.2.1:53 or [2001:db8::1]:53",
     })
+}
+
+fn zone_metrics_max(value: Option<u64>) -> Result<usize, ConfigError> {
+    Ok(in_range("zone-metrics-max", value.unwrap_or(100), 0, 10_000)? as usize)
 }
 
 /// Whether a zone has options that only signing makes sense of.

@@ -46,6 +46,8 @@ pub(crate) struct ConfigFile {
     pub(crate) notify: Vec<String>,
     /// Outgoing transfers at once, 1 to 100000.
     pub(crate) transfers_max: Option<usize>,
+    /// Zones with metrics of their own, 0 to 10000.
+    pub(crate) zone_metrics_max: Option<u64>,
     /// `[[key]]` tables.
     #[serde(default, rename = "key")]
     pub(crate) keys: Vec<KeyTable>,

@@ -87,6 +87,7 @@ mod top;
 mod transfers;
 mod updates;
 mod version;
+mod zone_metrics;
 mod zones;
 
 pub(crate) use descriptors::raise_limit as raise_descriptor_limit;

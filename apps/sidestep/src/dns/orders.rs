@@ -69,12 +69,34 @@ pub(crate) struct States {
     pub(crate) etcd_link: Option<etcd::Link>,
     /// The catalog that is made.
     pub(crate) catalog: Option<NameBuf>,
+    /// The secondary zones, as the thread that follows them has them.
+    pub(crate) secondaries: BTreeMap<NameBuf, Followed>,
+    /// Zones that have metrics of their own, at most.
+    pub(crate) zone_metrics_max: usize,
+    /// All sockets are open, and what there is at first is served.
+    pub(crate) has_started: bool,
+    /// Secondary zones without data that nobody has been asked for yet.
+    pub(crate) awaits_primaries: bool,
     /// Lines and pools, as they were configured.
     pub(crate) lines: Arc<LineSpecs>,
     pub(crate) pools: Arc<[PoolSpec]>,
 }
 
+/// How a secondary zone is.
+#[derive(Debug, Default)]
+pub(crate) struct Followed {
+    /// When it expires, or has expired, in seconds since 1970; `None` if it never came.
+    pub(crate) expires_at: Option<u64>,
+    /// Why it may not be what its primaries have, or its file what is served.
+    pub(crate) problem: Option<String>,
+}
+
 impl States {
+    /// Whether clients may be sent here.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.has_started && !self.awaits_primaries
+    }
+
     /// Notes which of the zones from etcd are not `served`.
     pub(crate) fn note_hidden(&mut self, from_etcd: &BTreeMap<NameBuf, Version>, served: &[&Version]) {
         self.etcd_hidden.clear();

@@ -390,6 +390,7 @@ impl Reloads<'_> {
             (states.lines, states.pools) = (lines, pools);
             states.catalog = self.current.transfers.catalog.as_ref().map(|spec| spec.origin.clone());
             states.problems = self.loaded.problems();
+            states.zone_metrics_max = self.current.zone_metrics_max;
         });
     }
 

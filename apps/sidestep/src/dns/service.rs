@@ -98,7 +98,8 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
 
     if !prepared.is_empty() {
         let channel = (shared.notices.clone(), heard);
-        secondary::start(prepared, (taken, &shared.keys), events.publisher(), channel)
+        states.with(|states| states.awaits_primaries = true);
+        secondary::start(prepared, (taken, &shared.keys), (events.publisher(), states.clone()), channel)
             .context("starting threads for secondary zones")?;
     }
     states.with(|states| states.note_hidden(&shared.etcd, &shared.served_from_etcd(&loaded)));
@@ -133,7 +134,9 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     };
     reloads.tell_configuration();
     reloads.check_hosts();
+    reloads.states.with(|states| states.has_started = true);
     reloads.run();
+    reloads.states.with(|states| states.has_started = false);
     let log = reloads.shared.query_log;
     drop(control_socket);
     if let Some((server, _)) = over_tls {

@@ -1,23 +1,24 @@
 //! Counters of a running server, told through its control socket.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use arc_swap::ArcSwap;
 use dns_auth::{Catalog, Counters, ServedZone};
-use dns_server::{Admission, Published};
+use dns_server::{Admission, Published, TransferService};
 use dns_wire::{Name, NameBuf, Rtype};
 use dns_zone::Zone;
 use dns_zone::findings::findings;
 use engine::EngineHandle;
 use native::SteeringCounts;
 use observe::client::{Answer, Answering};
-use observe::protocol::{ExplainRequest, Reply, Request, ZoneAction};
+use observe::protocol::{ExplainRequest, Request, ZoneAction};
 use observe::report::{Count, PoolHealth, ZoneReport, ZoneVersion};
 use observe::{ControlSocket, Program, Subject};
 
@@ -31,7 +32,8 @@ use super::pools::Pools;
 use super::secondary::Notice;
 use super::transfers::unix_time;
 use super::version::write_zone_to;
-use crate::observe::{device_lines, each_engine, next_reply};
+use super::zone_metrics::{self, Seen};
+use crate::observe::{device_lines, each_engine, whole_counters};
 use crate::output::to_stdout;
 
 /// What servers are called among the programs that can be looked at.
@@ -39,9 +41,6 @@ pub(crate) const NAME: &str = "dns";
 
 /// Addresses whose health is counted at most: each is a metric of its own.
 const HEALTH_COUNTS_MAX: usize = 1000;
-
-/// Zones that have metrics of their own.
-const ZONE_COUNTS_MAX: usize = 100;
 
 /// Everything that counts.
 pub(crate) struct Sources {
@@ -76,7 +75,10 @@ impl Subject for Sources {
 
     fn zones(&self) -> Vec<ZoneReport> {
         let published = self.published.load_full();
-        published.catalog.zones().iter().map(|zone| self.report(zone, &published)).collect()
+        let zones = published.catalog.zones();
+        let reports = zones.iter().map(|zone| self.report(zone, &published.transfers)).collect();
+        self.signed_until.forget_others(&published.catalog);
+        reports
     }
 
     fn change_zone(&self, name: &str, action: ZoneAction) -> Result<Vec<String>, String> {
@@ -122,7 +124,7 @@ impl Sources {
 
     /// Has all of a secondary zone transferred.
     fn retransfer(&self, origin: &NameBuf) -> Result<String, String> {
-        if !is_secondary(&self.published.load(), origin) {
+        if !is_secondary(&self.published.load().transfers, origin) {
             return Err(format!("there is no secondary zone {origin} here"));
         }
         let sent = self.notices.try_send(Notice::Retransfer(Box::new(origin.clone())));
@@ -130,7 +132,7 @@ impl Sources {
             .map_err(|_| format!("zone {origin}: too many notices of primaries wait, try again later"))
     }
 
-    fn report(&self, zone: &Arc<ServedZone>, published: &Published) -> ZoneReport {
+    fn report(&self, zone: &Arc<ServedZone>, transfers: &TransferService) -> ZoneReport {
         let origin = NameBuf::from(zone.origin());
         let (is_frozen, last_transfer) = self
             .states
@@ -145,8 +147,8 @@ impl Sources {
             last_transfer,
             health: self.health_of(zone),
         });
-        let is_secondary = is_secondary(published, &origin);
-        let problem = self.problem(published, &origin);
+        let is_secondary = is_secondary(transfers, &origin);
+        let problem = self.problem(transfers, &origin);
         let (is_catalog, is_from_etcd) = self.states.with(|states| {
             (states.catalog.as_ref() == Some(&origin), states.etcd_problem(&origin).is_some())
         });
@@ -154,13 +156,14 @@ impl Sources {
         ZoneReport { zone, is_secondary, is_catalog, is_from_etcd, version, problem }
     }
 
-    /// Why a zone is not what the configuration, its files and its keys say, or etcd.
-    fn problem(&self, published: &Published, origin: &NameBuf) -> Option<String> {
-        if let Some(problem) = self.states.with(|states| states.etcd_problem(origin).cloned()) {
-            return problem;
-        }
-        let problem = self.states.with(|states| states.problem(origin));
-        problem.filter(|_| !is_secondary(published, origin))
+    /// Why a zone is not what the configuration, its files and its keys say, or etcd, or its primaries.
+    fn problem(&self, transfers: &TransferService, origin: &NameBuf) -> Option<String> {
+        let is_secondary = is_secondary(transfers, origin);
+        self.states.with(|states| match states.etcd_problem(origin) {
+            Some(problem) => problem.clone(),
+            None if is_secondary => states.secondaries.get(origin)?.problem.clone(),
+            None => states.problem(origin),
+        })
     }
 
     /// What is counted beside engines and devices: DNS over all cores together, the steering program, and TCP.
@@ -189,34 +192,37 @@ impl Sources {
             counts.push(("etcd_connected".to_owned(), link.is_connected.into()));
             counts.push(("etcd_revision".to_owned(), link.revision));
         }
+        counts.push(("ready".to_owned(), self.states.with(|states| states.is_ready()).into()));
         counts.extend(self.health_counts());
         counts.extend(self.zone_counts());
         counts
     }
 
-    /// How many zones there are and have no data, and what is known of the first of them.
-    fn zone_counts(&self) -> Vec<(String, u64)> {
-        let published = self.published.load_full();
-        let zones = published.catalog.zones();
-        let unavailable = zones.iter().filter(|zone| zone.tree().is_err()).count();
-        let mut counts = vec![
-            ("zones".to_owned(), zones.len() as u64),
-            ("zones_unavailable".to_owned(), unavailable as u64),
-        ];
-        for zone in zones.iter().take(ZONE_COUNTS_MAX) {
-            let mut add = |name: &str, value| {
-                counts.push((format!("zone_{name}{{zone=\"{}\"}}", zone.origin()), value));
-            };
-            add("is_served", zone.tree().is_ok().into());
-            add("has_problem", self.problem(&published, &NameBuf::from(zone.origin())).is_some().into());
-            let Ok(tree) = zone.tree() else { continue };
-            add("serial", tree.serial().into());
-            add("records", tree.record_count() as u64);
-            if let Some(until) = self.signed_until.of(zone) {
-                add("signed_until", until);
-            }
+    /// What is known of all zones together, and of as many as are configured alone.
+    ///
+    /// Nothing is locked for longer than a look at one zone takes, and no publication is held: a reload waits until nobody has the old one.
+    fn zone_counts(&self) -> Vec<Count> {
+        let (catalog, transfers) = {
+            let published = self.published.load();
+            (Arc::clone(&published.catalog), Arc::clone(&published.transfers))
+        };
+        let zones: Vec<Seen> = catalog.zones().iter().map(|zone| self.see(zone, &transfers)).collect();
+        self.signed_until.forget_others(&catalog);
+        zone_metrics::counts(&zones, self.states.with(|states| states.zone_metrics_max))
+    }
+
+    fn see(&self, zone: &Arc<ServedZone>, transfers: &TransferService) -> Seen {
+        let origin = NameBuf::from(zone.origin());
+        let is_secondary = is_secondary(transfers, &origin);
+        let expires_at = self.states.with(|states| states.secondaries.get(&origin)?.expires_at);
+        Seen {
+            has_problem: self.problem(transfers, &origin).is_some(),
+            version: zone.tree().ok().map(|tree| (tree.serial(), tree.record_count() as u64)),
+            signed_until: self.signed_until.of(zone),
+            expires_at: expires_at.filter(|_| is_secondary),
+            is_secondary,
+            origin,
         }
-        counts
     }
 
     /// Of each address that is checked, whether it is up, and what its checks have found.
@@ -247,8 +253,8 @@ impl Sources {
     }
 }
 
-fn is_secondary(published: &Published, origin: &NameBuf) -> bool {
-    let policy = published.transfers.policy.zones.get(origin);
+fn is_secondary(transfers: &TransferService, origin: &NameBuf) -> bool {
+    let policy = transfers.policy.zones.get(origin);
     policy.is_some_and(|policy| !policy.primaries.is_empty())
 }
 
@@ -269,26 +275,48 @@ fn tree_of<'c>(catalog: &'c Catalog, origin: &NameBuf) -> Result<&'c Zone, Strin
 
 /// When the signatures of zones end. A look at all of them takes long in a large zone, so it is remembered for a version.
 #[derive(Default)]
-pub(crate) struct SignedUntil(Mutex<BTreeMap<NameBuf, Known>>);
+pub(crate) struct SignedUntil(Mutex<HashMap<NameBuf, Known>>);
 
-/// A version, and what was found in it.
-type Known = (Weak<ServedZone>, Option<u64>);
+/// What was found in a version.
+struct Known {
+    version: Weak<ServedZone>,
+    until: Option<u64>,
+    /// When, and how long it took.
+    found: Instant,
+    took: Duration,
+}
+
+impl Known {
+    /// A large zone that changes all the time is not looked through more than a hundredth of the time: its signatures end days ahead.
+    fn is_good_for(&self, zone: &Arc<ServedZone>) -> bool {
+        const LONG: Duration = Duration::from_millis(100);
+        let is_same = std::ptr::eq(self.version.as_ptr(), Arc::as_ptr(zone));
+        is_same || (self.took > LONG && self.found.elapsed() < self.took * 100)
+    }
+}
 
 impl SignedUntil {
     /// When the first signature of a zone ends, in seconds since 1970.
     fn of(&self, zone: &Arc<ServedZone>) -> Option<u64> {
         let tree = zone.tree().ok().filter(|tree| tree.is_signed())?;
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|_, (version, _)| version.strong_count() > 0);
         let origin = NameBuf::from(zone.origin());
-        match known.get(&origin) {
-            Some((version, until)) if std::ptr::eq(version.as_ptr(), Arc::as_ptr(zone)) => *until,
-            _ => {
-                let until = signed_until(tree);
-                known.insert(origin, (Arc::downgrade(zone), until));
-                until
-            }
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.get(&origin).filter(|known| known.is_good_for(zone)) {
+            return known.until;
         }
+        let (found, until) = (Instant::now(), signed_until(tree));
+        let version = Arc::downgrade(zone);
+        known.insert(origin, Known { version, until, found, took: found.elapsed() });
+        until
+    }
+
+    /// Forgets the zones that are not in `catalog`.
+    fn forget_others(&self, catalog: &Catalog) {
+        let is_there = |origin: &NameBuf| {
+            catalog.find(origin.as_name()).is_some_and(|zone| zone.origin() == origin.as_name())
+        };
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|origin, _| is_there(origin));
     }
 }
 
@@ -327,8 +355,7 @@ pub(crate) fn print(options: &options::Stats) -> anyhow::Result<ExitCode> {
     let answers = options.which.ask(&Request::Counters)?;
     let (answering, mut answer) = only(answers, &[NAME, super::resolve::NAME])?;
     to_stdout(|out| {
-        while let Some(reply) = next_reply(&answering, &mut answer)? {
-            let Reply::Counters(report) = reply else { continue };
+        if let Some(report) = whole_counters(&answering, &mut answer)? {
             device_lines(&report).iter().try_for_each(|line| writeln!(out, "{line}"))?;
             each_engine(&report).iter().try_for_each(|(name, value)| writeln!(out, "{name} {value}"))?;
         }

@@ -6,11 +6,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 use observe::client::{Answer, Answering};
-use observe::protocol::{Reply, Request};
+use observe::protocol::Request;
 use observe::report::{Count, CountersReport, DeviceCounters, EngineCounters};
 
 use super::sockets::write_line;
-use super::{Which, next_reply, print_each};
+use super::{Which, print_each, whole_counters};
 use crate::output::to_stdout;
 
 /// The options of `counters`.
@@ -54,11 +54,9 @@ fn print(
     options: &Counters,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    while let Some(reply) = next_reply(answering, answer)? {
-        let Reply::Counters(report) = reply else { continue };
+    if let Some(report) = whole_counters(answering, answer)? {
         if options.json {
-            write_line(out, answering, "counters", &report)?;
-            continue;
+            return write_line(out, answering, "counters", &report);
         }
         writeln!(out, "# {}/{}", answering.name, answering.pid)?;
         let (counts, devices) = match options.engines {

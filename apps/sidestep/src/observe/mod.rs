@@ -18,6 +18,7 @@ use clap::Args;
 use observe::Filter;
 use observe::client::{Answer, Answering, ClientError, Connection, Wanted, connect};
 use observe::protocol::{Message, Reply, Request};
+use observe::report::CountersReport;
 
 use crate::explain;
 use crate::output::complain;
@@ -114,4 +115,20 @@ pub(crate) fn next_reply(answering: &Answering, answer: &mut Answer) -> anyhow::
         Some(Message::Packet(..)) => anyhow::bail!("the program sent a packet instead of a reply"),
         None => Ok(None),
     }
+}
+
+/// All counters that a program tells; `None` if it tells none.
+pub(crate) fn whole_counters(
+    answering: &Answering,
+    answer: &mut Answer,
+) -> anyhow::Result<Option<CountersReport>> {
+    let mut whole = None::<CountersReport>;
+    while let Some(reply) = next_reply(answering, answer)? {
+        match (reply, &mut whole) {
+            (Reply::Counters(report), _) => whole = Some(report),
+            (Reply::MoreCounts(more), Some(whole)) => whole.own.extend(more),
+            _ => {}
+        }
+    }
+    Ok(whole)
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use super::{Program, capture, counters, sockets, trace};
 use crate::filter::Filter;
 use crate::protocol::{Decoder, Reply, Request, write_json};
+use crate::report::CountersReport;
 
 /// Clients at one time. A client beyond this number gets an error.
 const CLIENTS_MAX: usize = 16;
@@ -118,7 +119,7 @@ fn answer(request: Request, program: &Program, ending: &AtomicBool, out: &mut Ou
     let engines = &program.engines;
     let outcome = match request {
         Request::Counters => {
-            return write_json(out, &Reply::Counters(counters::read(program)));
+            return write_counters(counters::read(program), out);
         }
         Request::NameServers => {
             return write_pieces(&program.subject.name_servers(), Reply::NameServers, out);
@@ -179,6 +180,14 @@ impl Write for Lines<'_, '_> {
     fn flush(&mut self) -> io::Result<()> {
         self.send(self.text.len())
     }
+}
+
+/// Many counts of the program's own follow in pieces: a name has up to a thousand octets, where it has that of a zone.
+fn write_counters(mut report: CountersReport, out: &mut Out<'_>) -> io::Result<()> {
+    const PIECE: usize = 500;
+    let more = report.own.split_off(report.own.len().min(PIECE));
+    write_json(out, &Reply::Counters(report))?;
+    more.chunks(PIECE).try_for_each(|piece| write_json(out, &Reply::MoreCounts(piece.to_vec())))
 }
 
 /// In pieces, each far below the largest message.

@@ -11,11 +11,17 @@ use dns_transfer::{Due, Secondary, SoaTimers, catalog};
 use dns_wire::NameBuf;
 use engine::Clock;
 
+use super::super::orders::SharedStates;
 use super::super::store;
-use super::super::transfers::{SecondarySpec, random_number};
+use super::super::transfers::{SecondarySpec, random_number, unix_time};
 use super::super::version::Version;
 use super::queue::Queue;
 use super::{Acceptance, Change, Job, Notice, Outcome, Prepared, Publish, placeholder};
+
+/// What tools are told of a zone that has expired.
+const EXPIRED: &str = "it has expired, and no primary has it";
+/// The same of one that could not be written.
+const UNKEPT: &str = "its file does not have what is served: the log says why";
 
 /// A zone with its timers.
 struct Followed {
@@ -99,14 +105,22 @@ pub(super) struct Keeper {
     clock: Clock,
     jobs: Arc<Queue<Job>>,
     publish: Publish,
+    states: SharedStates,
+    /// Zones that never came, and that nobody has been asked for yet.
+    unasked: BTreeSet<usize>,
+    /// For so long the server is not ready because of those; `None` once it is.
+    patience: Option<Instant>,
 }
+
+/// A primary that does not answer keeps the server from being ready for so long at most: it may never answer.
+const READY_PATIENCE: Duration = Duration::from_secs(60);
 
 impl Keeper {
     pub(super) fn new(
         zones: Vec<Prepared>,
         taken: BTreeSet<NameBuf>,
         jobs: Arc<Queue<Job>>,
-        publish: Publish,
+        (publish, states): (Publish, SharedStates),
     ) -> Keeper {
         let (zones_by_number, deadlines, clock) = (BTreeMap::new(), BTreeSet::new(), Clock::start());
         let now = clock.now();
@@ -120,6 +134,9 @@ impl Keeper {
             clock,
             jobs,
             publish,
+            states,
+            unasked: BTreeSet::new(),
+            patience: Some(now + READY_PATIENCE),
         };
         zones.into_iter().for_each(|zone| keeper.follow(zone, now));
         keeper.take_secondaries();
@@ -137,7 +154,9 @@ impl Keeper {
             while let Some(number) = self.unsettled.pop_first() {
                 self.follow_catalog(number, now);
             }
-            let wait = self.deadlines.first().map_or(IDLE, |(deadline, _)| deadline.since(now));
+            self.look_whether_ready(now);
+            let next = self.deadlines.first().map(|(deadline, _)| *deadline).into_iter().chain(self.patience);
+            let wait = next.min().map_or(IDLE, |deadline| deadline.since(now));
             match receiver.recv_timeout(wait.into()) {
                 Ok(Notice::Notify(zone, from)) => {
                     log::debug!("zone {zone}: NOTIFY from {from}");
@@ -160,8 +179,34 @@ impl Keeper {
     fn follow(&mut self, zone: Prepared, now: Instant) {
         let number = self.next_number;
         self.next_number += 1;
-        self.zones.insert(number, Followed::new(zone, now));
+        let zone = Followed::new(zone, now);
+        if zone.held.is_none() && self.patience.is_some() {
+            self.unasked.insert(number);
+        }
+        self.zones.insert(number, zone);
+        self.tell(number, None, now);
         self.schedule(number);
+    }
+
+    /// The server is ready when primaries have been asked for all that never came, whatever they said.
+    fn look_whether_ready(&mut self, now: Instant) {
+        if self.patience.is_some_and(|until| self.unasked.is_empty() || until <= now) {
+            self.patience = None;
+            self.unasked.clear();
+            self.states.with(|states| states.awaits_primaries = false);
+        }
+    }
+
+    /// Has tools know how a zone is, and when it expires.
+    fn tell(&self, number: usize, problem: Option<String>, now: Instant) {
+        let Some(zone) = self.zones.get(&number) else { return };
+        let left = zone.timers.expires().map(|at| at.since(now).as_nanos() / 1_000_000_000);
+        self.states.with(|states| {
+            let told = states.secondaries.entry(zone.spec.origin.clone()).or_default();
+            told.problem = problem;
+            // What has expired keeps the time.
+            told.expires_at = left.map(|left| unix_time() + left).or(told.expires_at);
+        });
     }
 
     /// Puts a zone where its timers want it.
@@ -189,6 +234,11 @@ impl Keeper {
                     );
                     zone.is_expired = true;
                     (self.publish)(Change::Version(placeholder(&zone.spec)));
+                    self.states.with(|states| {
+                        let told = states.secondaries.entry(zone.spec.origin.clone()).or_default();
+                        told.problem = Some(EXPIRED.to_owned());
+                        told.expires_at = told.expires_at.map(|at| at.min(unix_time()));
+                    });
                 }
             }
         }
@@ -213,14 +263,17 @@ impl Keeper {
         let now = self.clock.now();
         let Some(zone) = self.zones.get_mut(&number) else { return };
         zone.is_asking = false;
+        self.unasked.remove(&number);
         if zone.has_left {
             return self.forget(number);
         }
         let mut is_unheard = false;
         let new = match outcome {
-            Outcome::Failed(acceptance) => {
+            Outcome::Failed(acceptance, why) => {
                 zone.is_wanted_anew |= acceptance == Acceptance::Anew;
                 zone.timers.on_failed(random_number(), now);
+                let what = if zone.is_expired { EXPIRED } else { "its primaries give nothing" };
+                self.tell(number, Some(format!("{what}: {why}")), now);
                 return self.schedule(number);
             }
             Outcome::Confirmed(unheard) => {
@@ -240,6 +293,7 @@ impl Keeper {
             }
             zone.timers.on_confirmed(timers, random_number(), now);
         }
+        let is_unkept = !zone.is_kept && zone.spec.file.is_some();
         if let Some(new) = new {
             zone.held = Some(new.clone());
             if std::mem::take(&mut zone.is_expired) {
@@ -248,6 +302,7 @@ impl Keeper {
             (self.publish)(Change::Version(new));
             self.follow_catalog(number, now);
         }
+        self.tell(number, is_unkept.then(|| UNKEPT.to_owned()), now);
         self.schedule(number);
     }
 
@@ -352,6 +407,8 @@ impl Keeper {
         if let Some(file) = &zone.spec.file {
             store::remove(file);
         }
+        self.unasked.remove(&number);
+        self.states.with(|states| states.secondaries.remove(&zone.spec.origin));
         self.unsettle_catalogs();
     }
 }

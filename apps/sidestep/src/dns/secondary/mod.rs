@@ -30,6 +30,7 @@ use self::exchange::{ExchangeError, Idle, Primary};
 use self::keeper::Keeper;
 use self::queue::{PLACES, Queue};
 use super::config::ZoneSpec;
+use super::orders::SharedStates;
 use super::peer::Peer;
 use super::transfers::{SecondarySpec, unix_time};
 use super::version::Version;
@@ -68,8 +69,8 @@ pub(crate) enum Outcome {
     Confirmed(BTreeSet<IpAddr>),
     /// There is a new one, and whether its file and journal have it.
     New(Version, bool),
-    /// None gave anything that can be used, by what was acceptable; the log says why.
-    Failed(Acceptance),
+    /// None gave anything that can be used, by what was acceptable, and why the last one did not.
+    Failed(Acceptance, String),
 }
 
 /// Which versions of a primary are taken.
@@ -167,11 +168,11 @@ pub(crate) const NOTICES_MAX: usize = 1024;
 /// The keys of transfers: each refresh takes those of now, as a reload may replace them.
 pub(crate) type SharedKeys = Arc<ArcSwap<Keys>>;
 
-/// Starts the threads. Changes go to `publish`; notices come by the channel. Zones whose names are `taken` are no catalog's.
+/// Starts the threads. Changes go to `publish`, and `states` says how zones are; notices come by the channel. Zones whose names are `taken` are no catalog's.
 pub(crate) fn start(
     zones: Vec<Prepared>,
     (taken, keys): (BTreeSet<NameBuf>, &SharedKeys),
-    publish: Publish,
+    (publish, states): (Publish, SharedStates),
     (sender, receiver): (SyncSender<Notice>, Receiver<Notice>),
 ) -> std::io::Result<()> {
     let queue = Arc::new(Queue::new());
@@ -180,7 +181,7 @@ pub(crate) fn start(
         let work = move || work(&queue, &keys, &sender);
         thread::Builder::new().name(format!("secondary-{number}")).spawn(work)?;
     }
-    let keeper = Keeper::new(zones, taken, queue, publish);
+    let keeper = Keeper::new(zones, taken, queue, (publish, states));
     thread::Builder::new().name("secondaries".to_owned()).spawn(move || keeper.run(&receiver))?;
     Ok(())
 }
@@ -219,6 +220,7 @@ fn refresh(job: &Job, (queue, keys): (&Queue<Job>, &Keys), idle: &mut Idle) -> O
     let origin = &job.spec.origin;
     let has_told = |number: &usize| job.told_by.contains(&job.spec.primaries[*number].address.ip());
     let (mut is_confirmed, mut older, mut unheard) = (false, Vec::new(), BTreeSet::new());
+    let mut why = String::new();
     for number in queue.in_order(&job.spec.addresses(), has_told) {
         if is_confirmed && !has_told(&number) {
             break;
@@ -231,7 +233,8 @@ fn refresh(job: &Job, (queue, keys): (&Queue<Job>, &Keys), idle: &mut Idle) -> O
             Ok(Received::Current) => is_confirmed = true,
             Ok(Received::New(changed, differences)) => return take(job, address, *changed, &differences),
             Err(error) => {
-                log::warn!("zone {origin} from {address}: {error}");
+                why = format!("{address}: {error}");
+                log::warn!("zone {origin} from {why}");
                 let is_older = matches!(error, ExchangeError::Incoming(IncomingError::WentBack { .. }));
                 older.extend(is_older.then_some(peer));
                 unheard.extend((!is_older && has_told(&number)).then(|| address.ip()));
@@ -257,7 +260,7 @@ fn refresh(job: &Job, (queue, keys): (&Queue<Job>, &Keys), idle: &mut Idle) -> O
             Err(error) => log::warn!("zone {origin} from {address}: {error}"),
         }
     }
-    Outcome::Failed(job.acceptance)
+    Outcome::Failed(job.acceptance, why)
 }
 
 /// Keeps a version that has come.

@@ -39,6 +39,17 @@ impl Exposition {
         }
     }
 
+    /// The programs that say that they are not ready yet, or no longer, and how many gave no answer.
+    pub(super) fn not_ready(&self) -> (Vec<String>, u64) {
+        let samples = |name: &str| self.0.get(name).into_iter().flatten();
+        let unready = samples("sidestep_ready").filter(|(_, is_ready)| *is_ready == 0);
+        let names = unready.map(|(labels, _)| {
+            let values: Vec<&str> = labels.iter().map(|(_, value)| value.as_str()).collect();
+            values.join(" ")
+        });
+        (names.collect(), samples("sidestep_programs_without_answer").map(|(_, count)| count).sum())
+    }
+
     /// Adds one sample.
     pub(crate) fn add_sample(&mut self, name: &str, labels: &[(&'static str, String)], value: u64) {
         self.0.entry(name.to_owned()).or_default().push((labels.to_vec(), value));
@@ -61,7 +72,7 @@ fn labels_in(text: &str) -> Labels {
         let (_, rest) = text.split_once(&format!("{label}=\""))?;
         Some((label, rest.split_once('"')?.0.to_owned()))
     };
-    ["pool", "address", "zone"].into_iter().filter_map(value).collect()
+    ["pool", "address", "zone", "state"].into_iter().filter_map(value).collect()
 }
 
 impl fmt::Display for Exposition {

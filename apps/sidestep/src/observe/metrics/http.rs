@@ -1,4 +1,4 @@
-//! `/metrics` and `/health` over HTTP/1.1.
+//! `/metrics`, `/health` and `/ready` over HTTP/1.1.
 
 use std::convert::Infallible;
 use std::io;
@@ -76,10 +76,10 @@ async fn attend(stream: TcpStream, shared: Shared) {
 async fn answer(request: Request<Incoming>, shared: Shared) -> Result<Response<Full<Bytes>>, Infallible> {
     let path = request.uri().path().to_owned();
     if request.method() != Method::GET && request.method() != Method::HEAD {
-        return Ok(page(StatusCode::METHOD_NOT_ALLOWED, "GET /metrics or /health\n"));
+        return Ok(page(StatusCode::METHOD_NOT_ALLOWED, "GET /metrics, /health or /ready\n"));
     }
-    if path != "/metrics" && path != "/health" {
-        return Ok(page(StatusCode::NOT_FOUND, "there are /metrics and /health\n"));
+    if !["/metrics", "/health", "/ready"].contains(&&*path) {
+        return Ok(page(StatusCode::NOT_FOUND, "there are /metrics, /health and /ready\n"));
     }
     let place = shared.reads.acquire_owned().await.expect("nobody closes it");
     let exposition = tokio::task::spawn_blocking(move || {
@@ -90,10 +90,20 @@ async fn answer(request: Request<Incoming>, shared: Shared) -> Result<Response<F
     let exposition = exposition.await;
     Ok(match exposition {
         Ok(Ok(_)) if path == "/health" => page(StatusCode::OK, "ok\n"),
+        Ok(Ok(exposition)) if path == "/ready" => ready(&exposition),
         Ok(Ok(exposition)) => page(StatusCode::OK, exposition.to_string()),
         Ok(Err(error)) => page(StatusCode::SERVICE_UNAVAILABLE, format!("{error:#}\n")),
         Err(error) => page(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
     })
+}
+
+/// Whether all programs are ready that were found.
+fn ready(exposition: &Exposition) -> Response<Full<Bytes>> {
+    match exposition.not_ready() {
+        (unready, 0) if unready.is_empty() => page(StatusCode::OK, "ok\n"),
+        (unready, 0) => page(StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {}\n", unready.join(", "))),
+        (_, silent) => page(StatusCode::SERVICE_UNAVAILABLE, format!("programs without answer: {silent}\n")),
+    }
 }
 
 fn page(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {

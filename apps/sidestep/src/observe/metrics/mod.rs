@@ -16,10 +16,10 @@ use anyhow::{Context, bail};
 use clap::Args;
 use log::LevelFilter;
 use observe::client::{Answering, Connection};
-use observe::protocol::{Reply, Request};
+use observe::protocol::Request;
 use observe::report::CountersReport;
 
-use super::{Which, next_reply};
+use super::{Which, whole_counters};
 use crate::logging::LogOptions;
 pub(crate) use exposition::Exposition;
 pub(crate) use http::serve;
@@ -73,10 +73,8 @@ fn read(which: &Which) -> anyhow::Result<Exposition> {
 
 fn counters(connection: Connection) -> anyhow::Result<(Answering, CountersReport)> {
     let (answering, mut answer) = connection.ask(&Request::Counters)?;
-    while let Some(reply) = next_reply(&answering, &mut answer)? {
-        if let Reply::Counters(report) = reply {
-            return Ok((answering, report));
-        }
+    match whole_counters(&answering, &mut answer)? {
+        Some(report) => Ok((answering, report)),
+        None => bail!("{} {} tells no counters", answering.name, answering.pid),
     }
-    bail!("{} {} tells no counters", answering.name, answering.pid)
 }
