@@ -117,6 +117,66 @@ pub fn best(costs: &Costs, card: &Card, cores: u32, octets: f64) -> (Mode, f64, 
     found.expect("there is at least one way")
 }
 
+/// What a rate needs: cards, and with each of them so many cores.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Needs {
+    /// Cards.
+    pub cards: u32,
+    /// Cores of each.
+    pub cores: u32,
+    /// What they do.
+    pub mode: Mode,
+}
+
+/// With more cores than this beside one card, a second card is tried instead.
+const CORES_MAX: u32 = 64;
+/// Cards that are tried.
+const CARDS_MAX: u32 = 64;
+
+/// The fewest cards for `wanted` queries a second, and for these the fewest cores; `None` if no machine or fleet that is tried is enough.
+pub fn needs(costs: &Costs, card: &Card, octets: f64, wanted: f64) -> Option<Needs> {
+    let of_cards = |cards: u32| {
+        let of_each = wanted / f64::from(cards);
+        let enough = |cores: &u32| best(costs, card, *cores, octets).1 >= of_each;
+        (1..=CORES_MAX).find(enough).map(|cores| (cards, cores))
+    };
+    let can_be = |cards: &u32| card.link_rate(octets) * f64::from(*cards) >= wanted;
+    let (cards, cores) = (1..=CARDS_MAX).filter(can_be).find_map(of_cards)?;
+    Some(Needs { cards, cores, mode: best(costs, card, cores, octets).0 })
+}
+
+/// Costs, a card and the octets of a frame that a user gives as `name=value`; those of [`RECORD`] where nothing is given.
+///
+/// # Errors
+/// The word that is not known, or has no positive number.
+pub fn given<'w>(words: impl Iterator<Item = &'w str>) -> Result<(Costs, Card, f64), String> {
+    let ((mut costs, mut card), mut octets) = (RECORD, FRAME_OCTETS);
+    for word in words {
+        let (name, value) = word.split_once('=').ok_or_else(|| format!("{word} is no NAME=VALUE"))?;
+        let number = value.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
+        let number = number.ok_or_else(|| format!("{value} is no positive number"))?;
+        match name {
+            "device" => costs.io = number,
+            "answer" => costs.answer = number,
+            "hand-over" => costs.hand_over = number,
+            "take" => costs.take = number,
+            "card" => card.packet = number,
+            "queues" => card.queues = number as u32,
+            "further-queue" => card.further_queue = number,
+            "link" => card.link = number * 1e9,
+            "octets" => octets = number,
+            _ => return Err(format!("{name} is none of {NAMES}")),
+        }
+    }
+    Ok((costs, card, octets))
+}
+
+/// What [`given`] knows.
+const NAMES: &str = "device, answer, hand-over, take (ns a query), card, further-queue (ns a packet), queues, link (Gb/s), octets (of a frame)";
+
+/// Octets of a query and its answer, whichever is longer, as an Ethernet frame.
+pub const FRAME_OCTETS: f64 = 95.0;
+
 /// The record that others have published: a machine with 48 cores and one card of 100 Gb/s on 16 lanes. Three numbers are chosen to fit
 /// it: what a query costs one core, what handing it over adds, and what queues beyond 32 cost the card.
 pub const RECORD: (Costs, Card) = (
@@ -129,7 +189,7 @@ mod tests {
     use super::*;
 
     /// A query of 79 octets as an Ethernet frame, and a short answer.
-    const OCTETS: f64 = 95.0;
+    const OCTETS: f64 = FRAME_OCTETS;
 
     fn millions(mode: Mode) -> f64 {
         rate(&RECORD.0, &RECORD.1, mode, OCTETS).0 / 1e6
@@ -158,6 +218,28 @@ mod tests {
         let (mode, of_many, _) = best(&costs, &card, 48, OCTETS);
         assert!(matches!(mode, Mode::Shared { .. }), "{mode:?}");
         assert!(of_many > 4.0 * of_eight);
+    }
+
+    /// The table of docs/scaling.md.
+    #[test]
+    fn a_rate_needs_cores_and_beyond_a_link_further_cards() {
+        let (costs, card) = RECORD;
+        let wanted = [10e6, 50e6, 100e6, 200e6, 400e6];
+        let found = wanted.map(|wanted| {
+            let Needs { cards, cores, .. } = needs(&costs, &card, OCTETS, wanted).unwrap();
+            (cards, cores)
+        });
+        assert_eq!(found, [(1, 5), (1, 22), (1, 49), (2, 49), (4, 49)]);
+        assert_eq!(needs(&costs, &card, OCTETS, 1e12), None);
+    }
+
+    #[test]
+    fn costs_of_ones_own_take_the_place_of_those_of_the_record() {
+        let (costs, card, octets) = given(["device=60", "link=25", "octets=120"].into_iter()).unwrap();
+        assert_eq!((costs.io, costs.answer, card.link, octets), (60.0, RECORD.0.answer, 25e9, 120.0));
+        for wrong in ["device", "device=", "device=-1", "device=x", "devices=1", "link=inf"] {
+            assert!(given([wrong].into_iter()).is_err(), "{wrong}");
+        }
     }
 
     #[test]

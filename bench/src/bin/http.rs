@@ -120,36 +120,53 @@ fn measure(rounds: u32, seconds: u32) -> Result<(), LabError> {
     ];
     println!("{}", markdown_table(&head, &rows));
     Run { name: "http", conditions: &conditions, figures, against: &[HttpPeer::Nginx.name()] }.keep()?;
-    generators(rounds, seconds)
+    generators(rounds, seconds, &conditions)
 }
 
 /// wrk and `sidestep gun http` in turns, the latter by our own stack as well, each as much as it can: against nginx, and against a faster server, which is
 /// not the bound as soon.
-fn generators(rounds: u32, seconds: u32) -> Result<(), LabError> {
+fn generators(rounds: u32, seconds: u32, conditions: &Conditions) -> Result<(), LabError> {
     let cases = CASES.into_iter().filter(|case| !case.by_sidestep);
     let pairs = cases.flat_map(|case| [HttpPeer::Nginx, HttpPeer::Hello].map(|peer| (case, peer)));
-    let rows = pairs.map(|(case, peer)| generators_row(case, peer, rounds, seconds));
-    let rows = rows.collect::<Result<Vec<_>, _>>()?;
+    let (mut rows, mut figures) = (Vec::new(), Vec::new());
+    for (case, peer) in pairs {
+        let found = generators_of(case, peer, rounds, seconds)?;
+        rows.push(generators_row(case, peer, &found));
+        let scenario = format!("{}, {}", case.name, peer.name());
+        let of = |(name, rates): (&str, &[f64])| Figure::of(&scenario, name, "responses/s", rates);
+        figures.extend(GENERATORS.into_iter().zip(found.iter().map(Vec::as_slice)).filter_map(of));
+    }
     println!("\nThe generators beside each other; medians of {rounds} rounds\n");
     let head =
         ["scenario", "server", "wrk, responses/s", "gun http", "ratio", "gun http by sidestep run", "ratio"];
     println!("{}", markdown_table(&head, &rows));
-    Ok(())
+    Run { name: "generators", conditions, figures, against: &[GENERATORS[0]] }.keep()
 }
 
-fn generators_row(case: Case, peer: HttpPeer, rounds: u32, seconds: u32) -> Result<Vec<String>, LabError> {
-    let (mut by_wrk, mut by_gun, mut by_own_stack) = (Vec::new(), Vec::new(), Vec::new());
+/// What asks.
+const GENERATORS: [&str; 3] = ["wrk", "gun http, kernel sockets", "gun http, own stack (sidestep run)"];
+
+/// The rates of [`GENERATORS`], round by round.
+fn generators_of(case: Case, peer: HttpPeer, rounds: u32, seconds: u32) -> Result<[Vec<f64>; 3], LabError> {
+    let mut found = [const { Vec::new() }; 3];
     let own_stack = Network::sidestep_of_client(&["--spin-us", "200"]);
     for _ in 0..rounds {
-        let outcome = run(case, peer, seconds)?;
-        by_wrk.push(outcome.report.rate as u64);
-        by_gun.push(gun_rate(case, peer, &Network::Kernel, seconds)?);
-        by_own_stack.push(gun_rate(case, peer, &own_stack, seconds)?);
+        let round = in_one_place(|| -> Result<[f64; 3], LabError> {
+            let by_wrk = run(case, peer, seconds)?.report.rate;
+            let by_gun = gun_rate(case, peer, &Network::Kernel, seconds)?;
+            Ok([by_wrk, by_gun as f64, gun_rate(case, peer, &own_stack, seconds)? as f64])
+        })?;
+        found.iter_mut().zip(round.found).for_each(|(rates, rate)| rates.push(rate));
     }
-    let (wrk, gun, own) = (median(&by_wrk), median(&by_gun), median(&by_own_stack));
-    let ratio = |rate: u64| format!("{:.2}", rate as f64 / wrk.max(1) as f64);
+    Ok(found)
+}
+
+fn generators_row(case: Case, peer: HttpPeer, found: &[Vec<f64>; 3]) -> Vec<String> {
+    let [wrk, gun, own] = found.clone().map(|mut rates| bench::report::median(&mut rates));
+    let ratio = |rate: f64| format!("{:.2}", rate / wrk.max(1.0));
+    let whole = |rate: f64| format!("{rate:.0}");
     let (name, server) = (case.name.to_owned(), peer.name().to_owned());
-    Ok(vec![name, server, wrk.to_string(), gun.to_string(), ratio(gun), own.to_string(), ratio(own)])
+    vec![name, server, whole(wrk), whole(gun), ratio(gun), whole(own), ratio(own)]
 }
 
 /// Answers a second of a run of `sidestep gun http`.

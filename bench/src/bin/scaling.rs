@@ -1,6 +1,6 @@
 //! What a query costs each stage on this machine, what the model of docs/scaling.md predicts from that, and what is measured.
 //!
-//! Usage: `scaling`
+//! Usage: `scaling`, or `scaling NAME=VALUE...` for what the model says of costs and a card of one's own, without measuring.
 //!
 //! The queries are in memory and the answers go nowhere, so the figures are of what comes behind a device. With real ones `io` is larger.
 
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bench::record::{Figure, Run};
 use bench::report::median;
-use bench::scaling::{Bound, Card, Costs, Mode, RECORD, best, rate};
+use bench::scaling::{Bound, Card, Costs, FRAME_OCTETS, Mode, Needs, RECORD, best, given, needs, rate};
 use bench::source::{Source, packets, responder};
 use device::{BURST, Burst, Device};
 use dispatch::{Dispatcher, Scatter, Worker, share};
@@ -20,14 +20,26 @@ use lab::{Conditions, generator_core, server_core};
 
 const NOW: clock::Instant = clock::Instant::ZERO;
 const NAMES: usize = 10_000;
-/// Octets of a query and its answer, whichever is longer, as an Ethernet frame.
-const OCTETS: f64 = 95.0;
 const SPAN: Duration = Duration::from_millis(500);
 const ROUNDS: usize = 5;
 /// Bursts that go to a worker and back before it is the other side's turn.
 const BATCH: usize = 6;
 
 fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.is_empty() {
+        return measure();
+    }
+    match given(words.iter().map(String::as_str)) {
+        Ok((costs, card, octets)) => print_needs(&costs, &card, octets),
+        Err(why) => {
+            eprintln!("scaling: {why}");
+            std::process::exit(2);
+        }
+    }
+}
+
+fn measure() {
     let conditions =
         Conditions::here("make bench FIGURES=scaling", "none", "as many queries as there is room for");
     println!("# From stages to cores\n\n{conditions}\n");
@@ -56,6 +68,8 @@ fn main() {
     print_costs(&costs);
     print_points(&costs, [stage(4), stage(5), stage(6)]);
     print_fleet(&costs);
+    println!("\nBy the published machine's costs:\n");
+    print_needs(&RECORD.0, &RECORD.1, FRAME_OCTETS);
     Run { name: "scaling", conditions: &conditions, figures, against: &[] }
         .keep()
         .expect("the page of figures");
@@ -77,7 +91,7 @@ fn print_points(costs: &Costs, measured: [f64; 3]) {
     let points =
         [("one", Mode::RunToCompletion(1)), ("two", Mode::RunToCompletion(2)), ("two, pipeline", pipeline)];
     for ((name, mode), measured) in points.into_iter().zip(measured) {
-        let predicted = rate(costs, &NO_CARD, mode, OCTETS).0 / 1e6;
+        let predicted = rate(costs, &NO_CARD, mode, FRAME_OCTETS).0 / 1e6;
         println!("| {name} | {predicted:.2} | {measured:.2} |");
     }
     println!();
@@ -93,25 +107,42 @@ fn print_fleet(here: &Costs) {
         "| cores | published machine, M/s | by | these costs (upper bound), M/s | by |\n| --- | --- | --- | --- | --- |"
     );
     for cores in [1, 2, 4, 8, 16, 24, 32, 48, 64, 96] {
-        let published = best(&RECORD.0, &RECORD.1, cores, OCTETS);
-        let ours = best(here, &RECORD.1, cores, OCTETS);
+        let published = best(&RECORD.0, &RECORD.1, cores, FRAME_OCTETS);
+        let ours = best(here, &RECORD.1, cores, FRAME_OCTETS);
         println!("| {cores} | {} | {} |", in_words(published), in_words(ours));
     }
 }
 
-fn in_words((mode, rate, bound): (Mode, f64, Bound)) -> String {
-    let how = match mode {
-        Mode::RunToCompletion(_) => "run to completion".to_owned(),
-        Mode::Shared { dispatchers, workers, own } => {
-            format!("{dispatchers} + {workers}, {:.0} % own", own * 100.0)
+/// What rates need by these costs.
+fn print_needs(costs: &Costs, card: &Card, octets: f64) {
+    println!("| queries a second | cards | cores with each | way |\n| --- | --- | --- | --- |");
+    for millions in [10, 50, 100, 200, 400] {
+        match needs(costs, card, octets, f64::from(millions) * 1e6) {
+            Some(Needs { cards, cores, mode }) => {
+                println!("| {millions} million | {cards} | {cores} | {} |", way(mode));
+            }
+            None => println!("| {millions} million | more than are tried | | |"),
         }
-    };
+    }
+}
+
+fn in_words((mode, rate, bound): (Mode, f64, Bound)) -> String {
+    let how = way(mode);
     let bound = match bound {
         Bound::Queues | Bound::Workers => "cores",
         Bound::Card => "card",
         Bound::Link => "link",
     };
     format!("{:.1} | {how}; bound: {bound}", rate / 1e6)
+}
+
+fn way(mode: Mode) -> String {
+    match mode {
+        Mode::RunToCompletion(_) => "run to completion".to_owned(),
+        Mode::Shared { dispatchers, workers, own } => {
+            format!("{dispatchers} + {workers}, {:.0} % own", own * 100.0)
+        }
+    }
 }
 
 /// What is asked, and who answers.
