@@ -1,5 +1,6 @@
 //! DNS over QUIC: a stream for each question (RFC 9250, 4.2), with all messages of its answer.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use quinn::{Connection, ReadToEndError, RecvStream, SendStream, VarInt};
@@ -21,14 +22,20 @@ const STREAM_MAX: usize = 2 + QUESTION_MAX;
 /// Serves one client until it leaves, is idle, or breaks the protocol.
 pub(crate) async fn serve(connection: Connection, shared: &Arc<Shared>) {
     let mut questions = JoinSet::new();
+    // The handshake has shown that the client is there. A later packet may have any source, and moves the connection before that is checked (RFC 9000, 9.3).
+    let client = connection.remote_address();
     while let Ok((send, receive)) = connection.accept_bi().await {
         while questions.try_join_next().is_some() {}
-        questions.spawn(answer(connection.clone(), send, receive, Arc::clone(shared)));
+        questions.spawn(answer((connection.clone(), client), (send, receive), Arc::clone(shared)));
     }
     connection.close(NO_ERROR, b"");
 }
 
-async fn answer(connection: Connection, mut send: SendStream, mut receive: RecvStream, shared: Arc<Shared>) {
+async fn answer(
+    (connection, client): (Connection, SocketAddr),
+    (mut send, mut receive): (SendStream, RecvStream),
+    shared: Arc<Shared>,
+) {
     let octets = match timeout(shared.idle, receive.read_to_end(STREAM_MAX)).await {
         Ok(Ok(octets)) => octets,
         Ok(Err(ReadToEndError::TooLong)) => {
@@ -42,7 +49,7 @@ async fn answer(connection: Connection, mut send: SendStream, mut receive: RecvS
     let Some(message) = message_in(&octets) else {
         return connection.close(PROTOCOL_ERROR, b"not one message with ID 0");
     };
-    let asker = Asker { client: connection.remote_address(), via: Via::Quic, takes_transfers: true };
+    let asker = Asker { client, via: Via::Quic, takes_transfers: true };
     let is_sent = match ask(&shared, asker, message.to_vec()).await {
         Some(Answer::One(answer)) => send_message(&mut send, &answer, &shared).await.is_some(),
         Some(Answer::Many(messages)) => send_all(&mut send, messages, &shared).await.is_some(),

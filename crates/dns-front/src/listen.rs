@@ -90,6 +90,8 @@ fn endpoint(address: SocketAddr, options: &Options, certificate: &Arc<Certificat
     transport.max_idle_timeout(Some(IdleTimeout::try_from(idle).map_err(io::Error::other)?));
     transport.max_concurrent_bidi_streams(VarInt::from_u32(options.streams_max.max(1)));
     transport.max_concurrent_uni_streams(VarInt::from_u32(0)); // RFC 9250, 4.2: questions have two directions.
+    // Nobody reads datagrams (RFC 9221), so there is no room for them.
+    transport.datagram_receive_buffer_size(None);
     // A question fits its stream's window, and a connection has room for some of them.
     transport.stream_receive_window(VarInt::from_u32(1 << 17)).receive_window(VarInt::from_u32(1 << 18));
     let mut config = quinn::ServerConfig::with_crypto(Arc::new(tls));

@@ -114,11 +114,40 @@ fn is_delete(set: &Set) -> bool {
         .any(|(rtype, rdata)| set.rtype == *rtype && set.records.iter().any(|record| record == rdata))
 }
 
+/// DNSKEY records of a source that are none of ours: of others who sign the zone as well (RFC 8901).
+fn keys_of_others(sets: &[Set], keys: &Active<'_>) -> Vec<Vec<u8>> {
+    let is_ours = |record: &Vec<u8>| keys.published.iter().any(|key| key.dnskey() == record.as_slice());
+    let records = sets.iter().filter(|set| set.rtype == Rtype::DNSKEY).flat_map(|set| &set.records);
+    records.filter(|record| !is_ours(record)).cloned().collect()
+}
+
+/// Whether a CDS or CDNSKEY record tells the parent of this key. The digest is not computed: it is the other signer's.
+fn is_copy(rtype: Rtype, record: &[u8], dnskey: &[u8]) -> bool {
+    match rtype {
+        Rtype::CDNSKEY => record == dnskey,
+        _ => dnskey.get(3).is_some_and(|algorithm| {
+            let [high, low] = tag_of(dnskey).to_be_bytes();
+            record.starts_with(&[high, low, *algorithm])
+        }),
+    }
+}
+
+/// RFC 4034, appendix B.
+fn tag_of(dnskey: &[u8]) -> u16 {
+    let places = dnskey.iter().enumerate();
+    let sum: u32 = places.map(|(at, octet)| u32::from(*octet) << if at % 2 == 0 { 8 } else { 0 }).sum();
+    (sum + (sum >> 16)) as u16
+}
+
 /// Adds the keys to the DNSKEY records that the source may have, and what the parent is to make of them (RFC 7344, 3). CDS and CDNSKEY records of the
-/// source are of keys that the zone may have had elsewhere, and are left out; but if one of them has the parent remove all DS records, those two stand alone.
+/// source are kept if they are of keys in its DNSKEY set that are not ours. Others are of keys that the zone had elsewhere, and are left out. But if one of them has the parent remove all DS records, those two stand alone.
 fn add_keys(sets: &mut Vec<Set>, origin: Name<'_>, keys: &Active<'_>) {
     let is_to_end = sets.iter().any(is_delete);
-    sets.retain(|set| !is_for_parent(set.rtype));
+    let others = keys_of_others(sets, keys);
+    for set in sets.iter_mut().filter(|set| is_for_parent(set.rtype)) {
+        set.records.retain(|record| !is_to_end && others.iter().any(|key| is_copy(set.rtype, record, key)));
+    }
+    sets.retain(|set| !set.records.is_empty());
     let mut add = |rtype, rdata: Vec<u8>| match sets.iter_mut().find(|set| set.rtype == rtype) {
         Some(set) if set.records.contains(&rdata) => {}
         Some(set) => set.records.push(rdata),
@@ -134,7 +163,7 @@ fn add_keys(sets: &mut Vec<Set>, origin: Name<'_>, keys: &Active<'_>) {
         }
     }
     // Times of keys count on it that nobody has such a set for longer.
-    let of_keys = sets.iter_mut().filter(|set| set.rtype == Rtype::DNSKEY);
+    let of_keys = sets.iter_mut().filter(|set| set.rtype == Rtype::DNSKEY || is_for_parent(set.rtype));
     of_keys.for_each(|set| set.ttl = set.ttl.min(KEY_TTL));
 }
 
@@ -212,12 +241,38 @@ mod tests {
         let keys = KeySet::new(vec![Key::read(origin.as_name(), &files.public, &files.private).unwrap()]);
         for (own, expected) in [(86_400, KEY_TTL), (60, 60)] {
             let types = [Rtype::DNSKEY, Rtype::CDS, Rtype::CDNSKEY];
-            let set = |rtype| Set { rtype, ttl: own, records: vec![vec![1; 8]], is_signed: true };
+            let octet = |rtype| if rtype == Rtype::CDNSKEY { 2 } else { 1 };
+            let set = |rtype| Set { rtype, ttl: own, records: vec![vec![octet(rtype); 8]], is_signed: true };
             let mut sets: Vec<Set> = types.into_iter().chain([Rtype::A]).map(set).collect();
             add_keys(&mut sets, origin.as_name(), &keys.at(2).unwrap());
             let seen: Vec<(u32, usize)> = sets.iter().map(|set| (set.ttl, set.records.len())).collect();
             assert_eq!(seen, [(expected, 2), (own, 1), (KEY_TTL, 1), (KEY_TTL, 1)], "CDS is ours alone");
         }
+    }
+
+    #[test]
+    fn what_the_parent_is_to_know_of_other_signers_stays() {
+        let origin = NameBuf::from_text(b"example.", None).unwrap();
+        let [own, other] = [(); 2].map(|()| {
+            let times = Times { sync_publish: Some(1), ..Times::default() };
+            let files = KeyFiles::generate(origin.as_name(), Role::KeySigning, times).unwrap();
+            Key::read(origin.as_name(), &files.public, &files.private).unwrap()
+        });
+        let (dnskey, ds) = (other.dnskey().to_vec(), other.ds(origin.as_name()));
+        assert_eq!(tag_of(&dnskey), other.tag());
+        let set = |rtype, records| Set { rtype, ttl: 60, records, is_signed: true };
+        let gone = vec![1; 36];
+        let mut sets = vec![
+            set(Rtype::DNSKEY, vec![dnskey.clone()]),
+            set(Rtype::CDS, vec![ds.clone(), gone.clone()]),
+            set(Rtype::CDNSKEY, vec![dnskey.clone(), gone]),
+        ];
+        let own_records = (own.dnskey().to_vec(), own.ds(origin.as_name()));
+        add_keys(&mut sets, origin.as_name(), &KeySet::new(vec![own]).at(2).unwrap());
+        let found = [0, 1, 2].map(|at| sets[at].records.clone());
+        let own_dnskey = own_records.0;
+        let of_keys = vec![dnskey, own_dnskey];
+        assert_eq!(found, [of_keys.clone(), vec![ds, own_records.1], of_keys]);
     }
 
     #[test]

@@ -38,6 +38,8 @@ struct Followed {
     told_by: BTreeSet<IpAddr>,
     /// Its catalog has it no longer, and a primary is still being asked for it.
     has_left: bool,
+    /// It left because it is configured by itself: its files are no longer the catalog's.
+    keeps_files: bool,
     timers: Secondary,
     /// Where it stands among the deadlines.
     deadline: Option<Instant>,
@@ -61,6 +63,7 @@ impl Followed {
             is_wanted_anew: false,
             told_by: BTreeSet::new(),
             has_left: false,
+            keeps_files: false,
             timers,
             deadline: None,
         }
@@ -314,7 +317,7 @@ impl Keeper {
             |zone: &Followed| zone.spec.membership.is_some() && self.taken.contains(&zone.spec.origin);
         let mut zones = self.zones.iter().filter(|(_, zone)| !zone.has_left && is_taken(zone));
         let taken: Vec<usize> = zones.by_ref().map(|(number, _)| *number).collect();
-        taken.into_iter().for_each(|number| self.leave(number));
+        taken.into_iter().for_each(|number| self.give_away(number));
         self.unsettle_catalogs();
     }
 
@@ -386,6 +389,14 @@ impl Keeper {
             .collect()
     }
 
+    /// The zone is configured by itself now, perhaps with the file that it had here.
+    fn give_away(&mut self, number: usize) {
+        if let Some(zone) = self.zones.get_mut(&number) {
+            zone.keeps_files = true;
+        }
+        self.leave(number);
+    }
+
     fn leave(&mut self, number: usize) {
         let Some(zone) = self.zones.get_mut(&number) else { return };
         log::info!("zone {} has left its catalog, and is served no longer", zone.spec.origin);
@@ -404,7 +415,7 @@ impl Keeper {
         if let Some(deadline) = zone.deadline {
             self.deadlines.remove(&(deadline, number));
         }
-        if let Some(file) = &zone.spec.file {
+        if let Some(file) = zone.spec.file.as_ref().filter(|_| !zone.keeps_files) {
             store::remove(file);
         }
         self.unasked.remove(&number);

@@ -242,7 +242,9 @@ fn refresh(job: &Job, (queue, keys): (&Queue<Job>, &Keys), idle: &mut Idle) -> O
         }
     }
     if is_confirmed {
-        if let Some(error) = job.spec.file.as_ref().and_then(|file| store::touch(file).err()) {
+        // A file that lacks the version that was confirmed is as old as it was.
+        let file = job.spec.file.as_ref().filter(|_| job.is_kept);
+        if let Some(error) = file.and_then(|file| store::touch(file).err()) {
             log::debug!("zone {origin}: noting the time in its file: {error}");
         }
         return Outcome::Confirmed(unheard);
