@@ -1,5 +1,6 @@
 //! What the first octets of a DNS answer say (RFC 1035, 4.1.1).
 
+use dns_wire::Rtype;
 use dns_wire::header::{HEADER_LEN, flag};
 
 use crate::questions::mix;
@@ -14,6 +15,8 @@ const COMPARED: u64 = 1000;
 pub(crate) struct AnswerHeader {
     pub(crate) id: u16,
     flags: u16,
+    /// What an OPT record adds to the RCODE.
+    extended: u16,
 }
 
 impl AnswerHeader {
@@ -23,19 +26,38 @@ impl AnswerHeader {
         let header = AnswerHeader {
             id: u16::from_be_bytes([id_high, id_low]),
             flags: u16::from_be_bytes([flags_high, flags_low]),
+            extended: extended_rcode(message).unwrap_or(0),
         };
         (header.flags & flag::QR != 0 && message.len() >= HEADER_LEN).then_some(header)
     }
 
-    /// RCODE.
+    /// RCODE, with the bits that OPT adds.
     pub(crate) fn rcode(self) -> u16 {
-        self.flags & 0xf
+        self.extended << 4 | self.flags & 0xf
     }
 
     /// TC.
     pub(crate) fn is_cut(self) -> bool {
         self.flags & flag::TC != 0
     }
+}
+
+/// The upper bits of the RCODE (RFC 6891, 6.1.3), of an answer that has no record but OPT: those that need them, BADVERS and BADCOOKIE, say nothing else.
+fn extended_rcode(message: &[u8]) -> Option<u16> {
+    const ROOT_OPT: [u8; 3] = [0, 0, Rtype::OPT.0 as u8];
+    let counts = message.get(4..HEADER_LEN)?;
+    let (questions, others) = (&counts[..2], &counts[2..6]);
+    if others != [0; 4] || questions[0] != 0 || questions[1] > 1 {
+        return None;
+    }
+    let mut rest = &message[HEADER_LEN..];
+    if questions[1] == 1 {
+        while *rest.first()? != 0 {
+            rest = rest.get(1 + usize::from(rest[0])..)?;
+        }
+        rest = rest.get(5..)?; // The root label, type and class.
+    }
+    (rest.get(..3)? == ROOT_OPT).then(|| rest.get(5).copied().map(u16::from))?
 }
 
 /// Which answers are compared with their questions.
@@ -65,6 +87,23 @@ impl Sample {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_opt_record_has_the_upper_bits_of_the_rcode() {
+        let answer = |rcode: u8, answers: u8, ext: u8| {
+            let head = [1, 2, 0x80, rcode, 0, 1, 0, answers, 0, 0, 0, 1];
+            let opt = [0, 0, 41, 4, 208, ext, 0, 0, 0, 0, 0];
+            [&head[..], b"\x03www\0\0\x01\0\x01", &opt].concat()
+        };
+        let rcode = |message: &[u8]| AnswerHeader::read(message).unwrap().rcode();
+        assert_eq!((rcode(&answer(7, 0, 1)), rcode(&answer(0, 0, 1))), (23, 16), "BADCOOKIE, BADVERS");
+        assert_eq!((rcode(&answer(2, 0, 0)), rcode(&answer(0, 1, 1))), (2, 0));
+        let whole = answer(7, 0, 1);
+        for len in HEADER_LEN..whole.len() {
+            let _ = rcode(&whole[..len]);
+        }
+        assert_eq!(rcode(&[1, 2, 0x80, 5, 0, 0, 0, 0, 0, 0, 0, 0]), 5, "without a question");
+    }
 
     #[test]
     fn all_answers_to_few_questions_are_compared_and_some_of_many() {

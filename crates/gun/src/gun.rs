@@ -52,8 +52,8 @@ pub struct Gun<D, M = Questions> {
     /// What is to be sent, and has no room yet.
     leaving: Burst,
     queues: usize,
-    /// What the device had dropped before.
-    dropped_before: u64,
+    /// What the device had dropped before, of what was sent and of what came.
+    dropped_before: (u64, u64),
     checksum: ChecksumPolicy,
     checksum_offload: bool,
 }
@@ -97,7 +97,7 @@ impl<D: Device, M: Messages> Gun<D, M> {
             tally: Tally::new(now),
             leaving: Burst::new(),
             queues: usize::from(setup.queues.max(1)),
-            dropped_before: device.counters().tx_dropped,
+            dropped_before: dropped(&device),
             checksum: ChecksumPolicy {
                 verified: capabilities.rx_checksum_verified,
                 accept_partial: capabilities.partial_checksums,
@@ -129,9 +129,11 @@ impl<D: Device, M: Messages> Gun<D, M> {
 
     /// Counts what the device has dropped since this was called last.
     fn count_dropped(&mut self) {
-        let dropped = self.device.counters().tx_dropped;
-        self.tally.counts_mut().refused += dropped - self.dropped_before;
-        self.dropped_before = dropped;
+        let (sent, came) = dropped(&self.device);
+        let counts = self.tally.counts_mut();
+        counts.refused += sent - self.dropped_before.0;
+        counts.missed += came - self.dropped_before.1;
+        self.dropped_before = (sent, came);
     }
 
     /// The device, to sleep on.
@@ -259,6 +261,12 @@ impl<D: Device, M: Messages> Gun<D, M> {
     fn send(&mut self, now: Instant) -> usize {
         if self.leaving.is_empty() { 0 } else { self.device.tx_burst(&mut self.leaving, now) }
     }
+}
+
+/// What a device has dropped of what was to be sent, and of what came.
+fn dropped(device: &impl Device) -> (u64, u64) {
+    let counters = device.counters();
+    (counters.tx_dropped, counters.rx_dropped_full)
 }
 
 fn throw_away(device: &mut impl Device, now: Instant) {

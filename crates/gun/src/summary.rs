@@ -6,6 +6,7 @@ use clock::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::knee::{ANSWERED_MIN, SENT_MIN, Verdict};
+use crate::streams::Fault;
 
 /// A generator with less of its time to spare was the bottleneck, or nearly.
 const SPARE_MIN: f64 = 0.03;
@@ -47,6 +48,9 @@ pub struct Counts {
     pub foreign: u64,
     /// What came and is no answer.
     pub malformed: u64,
+    /// What came and was dropped here: buffers of the system or rings of the device were full.
+    #[serde(default)]
+    pub missed: u64,
     /// Octets of all answers.
     pub octets: u64,
     /// Answers that say that something went wrong: RCODEs other than NOERROR and NXDOMAIN, statuses of HTTP from 400 on.
@@ -166,17 +170,21 @@ impl Counts {
 impl Summary {
     /// Questions a second that were sent while the load lasted.
     pub fn sent_rate(&self) -> f64 {
-        self.sent_per_s.unwrap_or(self.counts.sent as f64 / self.length_s)
+        self.sent_per_s.unwrap_or(self.rate(self.counts.sent))
     }
 
     /// Answers a second that came while the load lasted. Those that came afterwards say nothing of a second.
     pub fn answered_rate(&self) -> f64 {
-        self.answered_per_s.unwrap_or(self.counts.answered as f64 / self.length_s)
+        self.answered_per_s.unwrap_or(self.rate(self.counts.answered))
     }
 
     /// Octets a second of these.
     pub fn octet_rate(&self) -> f64 {
-        self.octets_per_s.unwrap_or(self.counts.octets as f64 / self.length_s)
+        self.octets_per_s.unwrap_or(self.rate(self.counts.octets))
+    }
+
+    fn rate(&self, count: u64) -> f64 {
+        if self.length_s > 0.0 { count as f64 / self.length_s } else { 0.0 }
     }
 
     /// From when questions were due to when they were sent.
@@ -209,7 +217,22 @@ impl Summary {
         let has_burst = late_s > PAUSE_MAX.as_secs_f64() || late_s * f64::from(self.offered) > BURST_MAX;
         // Where all connections were busy, requests lack those, and not a generator that is sooner.
         let was_late = has_burst && !self.is_full();
-        self.bottleneck.is_some() && (was_late || self.is_refused() || self.spare < SPARE_MIN)
+        let is_lossy = self.is_refused() || self.has_missed() || self.lacks_sockets();
+        self.bottleneck.is_some() && (was_late || is_lossy || self.spare < SPARE_MIN)
+    }
+
+    /// Whether it lost many of the answers itself.
+    fn has_missed(&self) -> bool {
+        self.counts.missed as f64 > self.due() * (1.0 - ANSWERED_MIN)
+    }
+
+    /// Whether the system gave it no socket for many of its connections.
+    fn lacks_sockets(&self) -> bool {
+        self.without_socket() as f64 > self.due() * (1.0 - ANSWERED_MIN)
+    }
+
+    fn without_socket(&self) -> u64 {
+        self.faults.get(Fault::NoSocket.name()).copied().unwrap_or(0)
     }
 
     /// Whether the system refused many of its packets.
@@ -241,6 +264,16 @@ impl Summary {
         }
         if self.is_refused() {
             return Some(format!("the system refused {refused} of its {sent} packets"));
+        }
+        if self.has_missed() {
+            let missed = self.counts.missed;
+            return Some(format!(
+                "its own buffers or the device's had no room for {missed} datagrams that came"
+            ));
+        }
+        if self.lacks_sockets() {
+            let times = self.without_socket();
+            return Some(format!("the system had no port or descriptor for {times} connections"));
         }
         if self.lag_us.p99 > LAG_MAX.as_secs_f64() * 1e6 {
             return Some(format!("it sent a hundredth {:.1} ms late and later", self.lag_us.p99 / 1e3));
@@ -333,6 +366,12 @@ mod tests {
         assert_eq!(lost(|_| {}), Verdict::TooMuch);
         assert_eq!(lost(|load| load.spare = 0.0), Verdict::NotOffered);
         assert_eq!(lost(|load| load.counts.refused = 500), Verdict::NotOffered);
+        assert_eq!(lost(|load| load.counts.missed = 500), Verdict::NotOffered);
+        assert_eq!(lost(|load| load.counts.missed = 20), Verdict::TooMuch, "few of them");
+        let without_ports = |load: &mut Summary| {
+            load.faults.insert(Fault::NoSocket.name().to_owned(), 500);
+        };
+        assert_eq!(lost(without_ports), Verdict::NotOffered);
         assert_eq!(lost(|load| load.lag_us.p99 = 70_000.0), Verdict::NotOffered, "bursts of seventy");
         assert_eq!(lost(|load| load.lag_us.p99 = 5_000.0), Verdict::TooMuch, "bursts of five lose nothing");
         let carried = |load: &mut Summary| load.bottleneck = Some("it was late".to_owned());

@@ -6,6 +6,7 @@ use engine::Clock;
 use gun::Schedule;
 use gun::streams::{Fault, Holding};
 
+use super::core::Core;
 use super::load::{AWAKE_BEFORE, SLEEP_MAX};
 use super::options::Connect;
 use super::report::{Held, Report};
@@ -44,12 +45,16 @@ pub(crate) fn hold(options: &Connect, report: &mut Report, stop: &Stop) -> anyho
         buffer: vec![0; READ_MAX],
         live: Live::new(options.rate),
         clock,
+        is_opening: true,
     };
+    let core = Core::watch();
     // The last connection has its share of the time as the others have.
     let all_begun = start + length;
     driver.turn_until(all_begun, stop, |holding, now| holding.next_due().is_none() && now >= all_begun)?;
     let opening_ended = driver.clock.now();
     driver.holding.tally().end_sending(opening_ended);
+    driver.holding.tally().on_waited(core.waited());
+    driver.is_opening = false;
     let settled = opening_ended + options.timeout;
     driver.turn_until(settled, stop, |holding, _| holding.is_settled())?;
     let until = driver.clock.now() + options.duration;
@@ -67,6 +72,7 @@ struct Driver {
     buffer: Vec<u8>,
     live: Live,
     clock: Clock,
+    is_opening: bool,
 }
 
 impl Driver {
@@ -94,15 +100,22 @@ impl Driver {
                     self.sockets.sleep(Duration::from_nanos(idle.as_nanos() - AWAKE_BEFORE.as_nanos()))?;
             }
             woken = self.clock.now();
-            self.holding.tally().on_time(woken.since(now), false);
+            self.note_time(woken.since(now), false);
         }
         let has_acted = self.act(count);
         let now = self.clock.now();
-        self.holding.tally().on_time(now.since(woken), has_acted);
+        self.note_time(now.since(woken), has_acted);
         if let Some(second) = self.holding.tally().end_seconds(now) {
             self.live.show(second);
         }
         Ok(())
+    }
+
+    /// Connections that are held take no time: what counts is the time in which they are opened.
+    fn note_time(&mut self, time: Duration, was_busy: bool) {
+        if self.is_opening {
+            self.holding.tally().on_time(time, was_busy);
+        }
     }
 
     fn act(&mut self, count: usize) -> bool {

@@ -10,15 +10,24 @@ use wire::{Endpoints, Envelope};
 
 use super::load::Range;
 
-/// Packets that wait in the sockets' buffers to be sent.
+/// Packets that wait in the sockets' buffers to be sent, of this many octets at most; fewer of longer ones.
 const FRAMES: usize = 4096;
 const PAYLOAD_MAX: u16 = 4096;
+/// For one burst at least.
+const FRAMES_MIN: usize = 256;
 
 /// Ports are looked for from here on, where each has an address of its own: the kernel would give the same one to several.
 const FIRST_PORT: u16 = 16384;
 
 /// Sockets for so many ports, of the address that the kernel sends from, or of the addresses of `source` in turn.
-pub(crate) fn open(server: SocketAddr, ports: u16, source: Option<IpNet>) -> anyhow::Result<Range> {
+/// Answers may have `payload` octets, or [`PAYLOAD_MAX`] if that is more.
+pub(crate) fn open(
+    server: SocketAddr,
+    ports: u16,
+    source: Option<IpNet>,
+    payload: u16,
+) -> anyhow::Result<Range> {
+    let payload_max = payload.max(PAYLOAD_MAX);
     let local = local_for(server)?;
     if let Some(source) = source {
         ensure!(
@@ -29,8 +38,8 @@ pub(crate) fn open(server: SocketAddr, ports: u16, source: Option<IpNet>) -> any
     let config = Config {
         listen: Vec::new(),
         share_port: false,
-        payload_max: PAYLOAD_MAX,
-        frames: FRAMES,
+        payload_max,
+        frames: (FRAMES * usize::from(PAYLOAD_MAX) / usize::from(payload_max)).max(FRAMES_MIN),
         ..Config::default()
     };
     let mut sockets = KernelSockets::open(config)?;

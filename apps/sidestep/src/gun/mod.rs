@@ -108,7 +108,13 @@ fn dns(options: &Dns) -> anyhow::Result<ExitCode> {
     report.seed = Some(seed);
     let stop = Stop::by_signals()?;
     let mut fire: Box<dyn Fire> = if options.transport == Transport::Udp {
-        Box::new(over_udp(options.server(), &options.origin, questions, &mut report, stop)?)
+        Box::new(over_udp(
+            (options.server(), options.payload()),
+            &options.origin,
+            questions,
+            &mut report,
+            stop,
+        )?)
     } else {
         Box::new(over_connections(options, questions, &mut report, stop)?)
     };
@@ -122,13 +128,14 @@ fn udp(options: &Udp) -> anyhow::Result<ExitCode> {
     let mut report = Report::begin("gun udp", options.server, options.subject());
     report.ports = options.origin.ports.into();
     let stop = Stop::by_signals()?;
-    let mut asking = over_udp(options.server, &options.origin, datagrams, &mut report, stop)?;
+    let mut asking = over_udp((options.server, 0), &options.origin, datagrams, &mut report, stop)?;
     let plan = Plan { rate: Some(options.rate), search: &options.search, patience: options.timeout };
     measure(&mut asking, &plan, &mut report, &options.reports)
 }
 
+/// Answers have as many octets as a device takes, or `payload` of kernel sockets if that is more.
 fn over_udp<M>(
-    server: SocketAddr,
+    (server, payload): (SocketAddr, u16),
     origin: &Origin,
     messages: M,
     report: &mut Report,
@@ -136,7 +143,7 @@ fn over_udp<M>(
 ) -> anyhow::Result<Asking<M>> {
     let mut range = match &origin.device {
         Some(device) => interface::open(device, server, origin)?,
-        None => kernel::open(server, origin.ports, origin.source)?,
+        None => kernel::open(server, origin.ports, origin.source, payload)?,
     };
     range.stop = stop;
     report.device.clone_from(&range.description);

@@ -467,6 +467,11 @@ impl Dns {
         }
     }
 
+    /// Octets of the longest answer that a server may send over UDP; 0 if it is not told.
+    pub(crate) fn payload(&self) -> u16 {
+        self.payload.unwrap_or(0)
+    }
+
     pub(crate) fn server(&self) -> SocketAddr {
         let mut server = self.server;
         if server.port() == 0 {

@@ -181,6 +181,7 @@ pub(super) fn named_faults(load: &Summary) -> Vec<(String, u64)> {
         ("late or doubled".to_owned(), counts.unexpected),
         ("from another address or port, or with an ID that no question had".to_owned(), counts.foreign),
         ("malformed".to_owned(), counts.malformed),
+        ("dropped here, as buffers were full".to_owned(), counts.missed),
         ("refused by the system".to_owned(), counts.refused),
     ];
     let of_connections = load.faults.iter().map(|(what, times)| (what.clone(), *times));

@@ -18,6 +18,8 @@ use super::conversation::{Asked, Conversation, End, Heard, Lateness, Question, T
 use super::fault::Fault;
 use super::request::{HttpRequest, MESSAGE_MAX, body_of};
 
+/// Requests that were given up, and whose late answers are still known as such.
+const RESETS_MAX: usize = 4096;
 /// Octets that wait to be sent at most: bodies wait where they are.
 const OUTGOING_MAX: usize = 64 * 1024;
 /// Octets that wait to be read at most: a server that sends more while it takes nothing is cut off.
@@ -70,6 +72,8 @@ impl Http2 {
         let pipe = Transport::default();
         let mut builder = Builder::new();
         builder.enable_push(false);
+        // Requests that were given up are reset, and their late answers are no fault of the server.
+        builder.max_concurrent_reset_streams(RESETS_MAX).max_local_error_reset_streams(None);
         builder.initial_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
         let handshake = builder.handshake::<_, Bytes>(pipe.clone());
         // It writes into the pipe, which has room, and waits for nothing.
