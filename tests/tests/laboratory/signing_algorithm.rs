@@ -30,6 +30,15 @@ impl Change {
         distinct(keys.iter().map(|key| key.split(' ').nth(2).unwrap().to_owned()))
     }
 
+    /// Waits until so many keys are served.
+    fn wait_for_keys(&self, count: usize) {
+        let began = Instant::now();
+        while self.signer.at_apex("DNSKEY").len() != count {
+            assert!(began.elapsed() < PATIENCE, "{}", self.signer.primary.server.process.output());
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+
     /// The algorithms of the signatures of a set.
     fn of_signatures(&self, rtype: &str) -> Vec<String> {
         let words = [&format!("@{SERVER_V4}"), ORIGIN, rtype, "+dnssec", "+noall", "+answer"];
@@ -139,6 +148,9 @@ fn changes(has_zone_signing_key: bool) {
         let words = ["-q", "-K", &keys, "-a", "ECDSAP256SHA256", ORIGIN];
         change.signer.primary.lab.run_in(Side::Server, "dnssec-keygen", &words).unwrap();
         change.signer.reload();
+        change.wait_for_keys(2);
+        // It signs when caches can have it.
+        change.let_pass(3 * HOUR);
     }
     change.assert_comes_to(&[OLD], &[OLD], &[OLD]);
     let old_tag = change.ds.split(' ').next().unwrap().to_owned();
