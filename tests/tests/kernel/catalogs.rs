@@ -179,10 +179,20 @@ fn zones_join_leave_and_change_places_as_the_catalog_says() {
     ours.process.end();
     follower.process.kill();
     let config = follower.directory.path().join("dns.toml").display().to_string();
-    let again = Serving::start_in(follower.directory, &["--config", &config], &[]);
+    let mut again = Serving::start_in(follower.directory, &["--config", &config], &[]);
     for zone in ["two.test", "three.test"] {
         assert!(text_of(again.v4, zone).is_some(), "{zone} is there at once");
     }
+
+    // One that is configured by itself from now on, with the file that it had there, keeps that.
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text + "[[zone]]\nfile = \"members/two.test.zone\"\n").unwrap();
+    reload(&mut again);
+    again.process.wait_for_line("zone two.test. has left its catalog", PATIENCE).unwrap();
+    again.process.end();
+    assert!(two.exists());
+    let alone = Serving::start_in(again.directory, &["--config", &config], &[]);
+    assert_eq!(text_of(alone.v4, "two.test").as_deref(), Some("\"second\""));
 }
 
 #[test]
