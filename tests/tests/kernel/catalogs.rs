@@ -187,7 +187,7 @@ fn zones_join_leave_and_change_places_as_the_catalog_says() {
     // One that is configured by itself from now on, with the file that it had there, keeps that.
     let text = std::fs::read_to_string(&config).unwrap();
     std::fs::write(&config, text + "[[zone]]\nfile = \"members/two.test.zone\"\n").unwrap();
-    reload(&mut again);
+    again.process.signal(Signal::HUP);
     again.process.wait_for_line("zone two.test. has left its catalog", PATIENCE).unwrap();
     again.process.end();
     assert!(two.exists());
