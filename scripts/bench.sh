@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Every figure, one after the other, each with its conditions. Arguments: the figures wanted, otherwise all.
+# Every figure, one after the other, each with its conditions. Arguments: the figures wanted, otherwise all. What a figure's program takes
+# stands behind it: veth,3,a,nxdomain.
 #
 # What is found is added to docs/benchmarks.tsv, and docs/benchmarks.md is written anew from that. PUBLISH=no leaves both alone: for a
 # machine that does other work too. SIDESTEP_PEERS names a directory with newer nsd, knotd and kxdpgun than those of the system.
@@ -21,11 +22,14 @@ export SIDESTEP_BIN="$binaries/sidestep" SIDESTEP_EXAMPLES="$binaries/examples"
 [ "${PUBLISH:-yes}" = no ] || export SIDESTEP_BENCH_PAGE="$PWD/docs/benchmarks.md"
 
 measure() {
-    case $1 in
-        responder | zone | gun) taskset --cpu-list "$(($(nproc) - 1))" "$binaries/$1" ;; # One core, always the same.
-        segments) "$binaries/$1" && scripts/instructions.sh segments ;;
+    local figure
+    IFS=, read -ra figure <<< "$1"
+    local program="$binaries/${figure[0]}" arguments=("${figure[@]:1}")
+    case ${figure[0]} in
+        responder | zone | gun) taskset --cpu-list "$(($(nproc) - 1))" "$program" "${arguments[@]}" ;; # One core, always the same.
+        segments) "$program" && scripts/instructions.sh segments ;;
         answers) scripts/instructions.sh answers ;;
-        *) "$binaries/$1" ;;
+        *) "$program" "${arguments[@]}" ;;
     esac
 }
 
