@@ -90,7 +90,7 @@ const FLOORS: &[House] = &[
             &["process"],
             &["queue"],
             &["socket"],
-            &["epoll", "kinship", "broker_side"],
+            &["epoll", "kinship", "broker_side", "moved_in_calls"],
             &["address", "waiter", "own_thread"],
             &["descriptors"],
             &["ids", "request", "inside", "batch"],

@@ -207,6 +207,17 @@ pub fn outside<T>(sleep: impl FnOnce() -> T) -> Option<T> {
     result
 }
 
+/// A call of the kernel's that may sleep. A handler that ran instead of it does not end it unless it interrupts.
+pub(crate) fn outside_until_done<T>(mut call: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
+    loop {
+        match outside(&mut call) {
+            Some(result) => return result,
+            None if interrupted() => return Err(std::io::Error::from_raw_os_error(libc::EINTR)),
+            None => {}
+        }
+    }
+}
+
 /// The same with a time for which the call sleeps at most, `None` for ever. If a handler runs in the last moment, the call ends as if the time
 /// were over.
 pub(crate) fn sleep<T>(time: Option<Duration>, sleep: impl FnOnce(&Timeout) -> T) -> Option<T> {

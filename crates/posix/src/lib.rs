@@ -19,6 +19,7 @@
 //! | `socket/` | a socket: role, place, settings; pure but for options that it reads of the kernel |
 //! | `epoll/`, `kinship.rs` | an epoll instance; what parent and children share |
 //! | `broker_side/` | requests to the broker, and its news |
+//! | `moved_in_calls.rs` | the kernel's sockets of connections that have moved while a call used them |
 //! | `address.rs`, `waiter.rs`, `own_thread.rs` | `sockaddr`s; threads that sleep; threads of our own |
 //! | `descriptors/`, `ids.rs`, `request.rs`, `inside.rs`, `batch.rs`, `errno.rs` | the kind of each descriptor, with one load; names and values that all use |
 #![forbid(unsafe_code)]
@@ -36,6 +37,7 @@ mod global;
 mod ids;
 pub mod inside;
 mod kinship;
+mod moved_in_calls;
 mod moves;
 mod observing;
 mod own_thread;

@@ -5,7 +5,7 @@
 //! under the lock of the process. So the program may sleep, and need not be woken.
 
 use std::io::IoSlice;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -13,8 +13,7 @@ use std::time::Duration;
 use syscall::Message;
 
 use crate::broker_side::Observer;
-use crate::descriptors::fd_table::{Entry, FdTable};
-use crate::descriptors::internal;
+use crate::descriptors::internal::Hidden;
 use crate::own_thread;
 use crate::process::{Process, State};
 
@@ -23,28 +22,28 @@ const OBSERVERS_MAX: usize = 16;
 /// How long captures have for their last packets when the program ends, and the time between two looks whether they do.
 const FAREWELL: clock::Duration = clock::Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(1);
-/// Octets of a thread's stack.
-const STACK: usize = 256 << 10;
 
 impl State {
     /// Begins to attend to a tool.
     pub(crate) fn on_observer(&mut self, observer: Observer) {
-        let stream = Hidden::new(observer.stream, self.table);
+        let stream = Hidden::new(UnixStream::from(observer.stream), self.table);
         let Some(process) = crate::global::process() else { return };
-        let Some(runtime) = &self.queue.runtime else { return stream.refuse("it has no queue") };
+        let Some(runtime) = &self.queue.runtime else {
+            return refuse(stream.get(), "it has no queue");
+        };
         if self.observers >= OBSERVERS_MAX {
-            return stream.refuse(&format!("{OBSERVERS_MAX} others are looking already"));
+            return refuse(stream.get(), &format!("{OBSERVERS_MAX} others are looking already"));
         }
         let engine = runtime.handle.nudging(|| process.obey());
         let program = observe::Program::new(&observer.program, vec![engine]).with_pid(observer.pid);
         // Without a thread the tool sees the end of the connection.
-        let started = own_thread::start("sidestep-look", STACK, move || process.serve(stream, &program));
+        let started = own_thread::start("sidestep-look", move || process.serve(stream, &program));
         self.observers += usize::from(started.is_some());
     }
 }
 
 impl Process {
-    fn serve(&'static self, stream: Hidden, program: &observe::Program) {
+    fn serve(&'static self, stream: Hidden<UnixStream>, program: &observe::Program) {
         let _leaving = Leaving(self); // Behind all else, as the last that is seen of it.
         observe::attend(stream.get(), program, &self.ending);
         drop(stream);
@@ -81,37 +80,11 @@ impl Drop for Leaving {
     }
 }
 
-/// A descriptor that does not exist to the program.
-struct Hidden {
-    stream: Option<UnixStream>,
-    table: FdTable,
-}
-
-impl Hidden {
-    fn new(stream: OwnedFd, table: FdTable) -> Hidden {
-        table.set(stream.as_raw_fd(), Entry::Internal);
-        Hidden { stream: Some(stream.into()), table }
-    }
-
-    fn get(&self) -> &UnixStream {
-        self.stream.as_ref().expect("it is there until it is dropped")
-    }
-
-    /// Says why there is nothing to see.
-    fn refuse(self, reason: &str) {
-        let octets = observe::refusal(reason);
-        let message = Message { buffers: &[IoSlice::new(&octets)], ..Message::default() };
-        // It fits the socket's buffer, or the tool has gone.
-        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        let _ = syscall::send_message(self.get().as_raw_fd(), &message, flags);
-    }
-}
-
-impl Drop for Hidden {
-    fn drop(&mut self) {
-        if let Some(stream) = self.stream.take() {
-            self.table.set(stream.as_raw_fd(), Entry::None);
-            internal::close(stream.into());
-        }
-    }
+/// Says why there is nothing to see.
+fn refuse(stream: &UnixStream, reason: &str) {
+    let octets = observe::refusal(reason);
+    let message = Message { buffers: &[IoSlice::new(&octets)], ..Message::default() };
+    // It fits the socket's buffer, or the tool has gone.
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    let _ = syscall::send_message(stream.as_raw_fd(), &message, flags);
 }

@@ -1,5 +1,6 @@
 //! Threads of our own in the program.
 
+use std::sync::OnceLock;
 use std::thread::JoinHandle;
 
 use crate::inside::Inside;
@@ -11,12 +12,20 @@ pub(crate) const BLOCKED: u64 = !(1 << 31 | 1 << 32);
 /// One that runs, or has.
 pub(crate) struct OwnThread(JoinHandle<i32>);
 
+/// Octets of stack that they have. Memory is taken as far as it is used.
+const STACK: usize = 256 << 10;
+
+/// What the C library takes out of that: the program's thread-local variables, 43 KB in haproxy.
+static THREAD_LOCALS: OnceLock<usize> = OnceLock::new();
+
+/// The program starts. Later the C library's lock on what is loaded may be held by a thread that waits for ours.
+pub(crate) fn note_start() {
+    THREAD_LOCALS.get_or_init(syscall::thread_local_len);
+}
+
 /// Starts one that is inside for as long as it runs; `None` if there can be none.
-pub(crate) fn start(
-    name: &str,
-    stack_size: usize,
-    body: impl FnOnce() + Send + 'static,
-) -> Option<OwnThread> {
+pub(crate) fn start(name: &str, body: impl FnOnce() + Send + 'static) -> Option<OwnThread> {
+    let stack_size = STACK + THREAD_LOCALS.get().copied().unwrap_or(0);
     // A thread starts with its creator's signal mask.
     let before = syscall::set_signal_mask(BLOCKED);
     let started = std::thread::Builder::new().name(name.to_owned()).stack_size(stack_size).spawn(|| {
@@ -35,5 +44,30 @@ impl OwnThread {
         while syscall::has_thread(id) {
             std::thread::yield_now();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::hint::black_box;
+
+    use super::*;
+
+    const LARGE: usize = 200 << 10;
+
+    thread_local! {
+        static OF_PROGRAM: Cell<[u8; LARGE]> = const { Cell::new([0; LARGE]) };
+    }
+
+    #[test]
+    fn the_programs_thread_local_variables_leave_our_threads_their_stack() {
+        note_start();
+        assert!(syscall::thread_local_len() >= LARGE);
+        let thread = start("stack", || {
+            OF_PROGRAM.with(|own| black_box(own).as_ptr());
+            black_box([1; STACK - (32 << 10)]);
+        });
+        thread.expect("there is memory for it").join();
     }
 }

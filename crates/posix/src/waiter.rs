@@ -113,7 +113,12 @@ impl Waiter {
 
 /// Takes one waiter out of a list.
 pub(crate) fn remove(list: &mut Vec<Arc<Waiter>>, waiter: &Arc<Waiter>) {
-    if let Some(at) = list.iter().position(|other| Arc::ptr_eq(other, waiter)) {
+    remove_one(list, |other| std::ptr::eq(other, &raw const **waiter));
+}
+
+/// Takes one out of which this is true.
+pub(crate) fn remove_one(list: &mut Vec<Arc<Waiter>>, is_it: impl Fn(&Waiter) -> bool) {
+    if let Some(at) = list.iter().position(|other| is_it(other)) {
         list.swap_remove(at);
     }
 }

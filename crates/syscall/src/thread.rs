@@ -25,6 +25,26 @@ pub fn has_thread(thread: i32) -> bool {
     unsafe { raw!(libc::SYS_tgkill, process_id(), thread, 0) == 0 }
 }
 
+/// Octets of the thread-local variables of all that is loaded, which the C library takes out of the stack of a new thread.
+pub fn thread_local_len() -> usize {
+    extern "C" fn add(info: *mut libc::dl_phdr_info, _: libc::size_t, sum: *mut libc::c_void) -> i32 {
+        // SAFETY: dl_iterate_phdr(3) calls this with a record of its own, whose headers are as many as it says, and with what it was given
+        // below: a `usize` that nobody else has.
+        let (headers, sum) = unsafe {
+            let info = &*info;
+            let headers = std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into());
+            (headers, &mut *sum.cast::<usize>())
+        };
+        let own = headers.iter().filter(|header| header.p_type == libc::PT_TLS);
+        *sum += own.map(|header| header.p_memsz as usize + header.p_align as usize).sum::<usize>();
+        0
+    }
+    let mut sum = 0usize;
+    // SAFETY: `add` is called before the call returns only, with a pointer to `sum`, which lives until then.
+    unsafe { libc::dl_iterate_phdr(Some(add), (&raw mut sum).cast()) };
+    sum
+}
+
 /// How many descriptors the process may have: the soft limit of `RLIMIT_NOFILE`.
 pub fn descriptor_limit() -> u64 {
     let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };

@@ -86,7 +86,7 @@ pub(super) fn event(news: News, mut fds: Vec<OwnedFd>) -> Result<Option<Event>, 
     }
 }
 
-/// All of them at numbers of `floor` or higher, or none if there is no room for one.
+/// All of them at numbers of `floor` or higher, as far as there is room.
 pub(super) fn raise_all(fds: impl Iterator<Item = OwnedFd>, floor: RawFd) -> Vec<OwnedFd> {
     let (raised, failed): (Vec<_>, Vec<_>) = fds.map(|fd| raise(fd, floor)).partition(Result::is_ok);
     let mut raised: Vec<OwnedFd> = raised.into_iter().flatten().collect();
@@ -105,6 +105,9 @@ pub(super) fn raise(fd: OwnedFd, mut floor: RawFd) -> Result<OwnedFd, Errno> {
     while matches!(raised, Err(Errno::INVAL)) && floor > 1 {
         floor = floor / 4 * 3;
         raised = fcntl_dupfd_cloexec(&fd, floor);
+    }
+    if matches!(raised, Err(Errno::MFILE)) {
+        return Ok(fd); // All from there on are taken. It is better in the program's way than nowhere.
     }
     discard(fd);
     raised

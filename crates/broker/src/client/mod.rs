@@ -114,6 +114,18 @@ impl Client {
         pid: u32,
         fd_floor: RawFd,
     ) -> Result<(Client, Welcome), ClientError> {
+        let (mut client, ticket) = Client::greet(name, program, pid, fd_floor)?;
+        let welcome = client.await_welcome(&ticket, PATIENCE)?.ok_or(ClientError::TimedOut)?;
+        Ok((client, welcome))
+    }
+
+    /// The same without waiting for the broker: nothing can be asked before [`Client::await_welcome`] has its answer.
+    pub fn greet(
+        name: &[u8],
+        program: &str,
+        pid: u32,
+        fd_floor: RawFd,
+    ) -> Result<(Client, Ticket), ClientError> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         let socket = Internal::new(raise(socket, fd_floor)?);
@@ -139,12 +151,23 @@ impl Client {
         client.check_peer()?;
         let request = Request::Hello { version: VERSION, program: program.to_owned(), pid };
         client.hello = encode(&ToBroker { id: 1, request: request.clone() })?;
-        match client.ask(request, &[])?.message {
-            Answer::Welcome(welcome) => {
-                (client.key, client.is_kept) = (welcome.key, welcome.is_kept);
-                Ok((client, welcome))
+        let ticket = client.begin(request)?;
+        Ok((client, ticket))
+    }
+
+    /// What the broker answers to [`Client::greet`], if it does so within that time. `Ok(None)` may be asked again, after that never.
+    pub fn await_welcome(
+        &mut self,
+        ticket: &Ticket,
+        patience: Duration,
+    ) -> Result<Option<Welcome>, ClientError> {
+        match self.answer_until(ticket.0, Instant::now() + patience)?.map(|arrived| arrived.message) {
+            None => Ok(None),
+            Some(Answer::Welcome(welcome)) => {
+                (self.key, self.is_kept) = (welcome.key, welcome.is_kept);
+                Ok(Some(welcome))
             }
-            answer => Err(unexpected(answer)),
+            Some(answer) => Err(unexpected(answer)),
         }
     }
 
@@ -285,11 +308,28 @@ impl Client {
             return Err(Refusal::TooLate.into());
         }
         let offered = offered_for.is_some();
+        if !self.has_room() {
+            let refusal = Refusal::NotTaken("this process has no free descriptors".to_owned());
+            return Err(if offered { Refusal::TooLate } else { refusal }.into());
+        }
         let (connection, file) = pack(connection, socket, offered).map_err(ClientError::Unmade)?;
         let request = Request::Move { connection, offered };
         let answer = self.ask_to_move(&request, file.as_ref().map(AsFd::as_fd), offered_for);
         file.into_iter().for_each(discard);
         moved(answer?)
+    }
+
+    /// Whether there are descriptors for the octets of a connection and for the kernel's socket, without which the broker would have moved it in
+    /// vain. A thread that opens files at this very moment may still take them.
+    fn has_room(&self) -> bool {
+        #[cfg(test)]
+        if without_broker::LACKS_DESCRIPTORS.get() {
+            return false;
+        }
+        let copies = [(); 2].map(|()| rustix::io::fcntl_dupfd_cloexec(&self.socket, 0));
+        let has_room = copies.iter().all(Result::is_ok);
+        copies.into_iter().flatten().for_each(discard);
+        has_room
     }
 
     fn ask_to_move(

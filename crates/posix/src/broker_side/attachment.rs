@@ -194,6 +194,9 @@ pub(crate) trait Attachment: Send {
     /// Sees to it that there is a way to whoever answers the rest, and says whether there is; before anything else is asked.
     fn reach(&mut self) -> bool;
 
+    /// Whether it may be able to be asked later, if it is not now.
+    fn may_be_reached(&self) -> bool;
+
     /// Whether there is an incident already, so that the descriptor need not become readable for it: it may have come while
     /// another call waited for its answer.
     fn has_incident(&self) -> bool;

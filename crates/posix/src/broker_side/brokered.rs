@@ -24,6 +24,8 @@ use crate::descriptors::internal;
 
 /// A stray is passed on with what it says if it has so many octets at most: requests are short, and octets are numbers in messages.
 const PASSED_MAX: usize = 512;
+/// How long a broker has for its first answer before the program goes on without it. It may come later.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(3);
 
 /// A client of the broker, with what it was asked and has not answered.
 pub(crate) struct Brokered {
@@ -54,6 +56,8 @@ struct AskedWay {
 enum Line {
     /// Nothing had to be said yet: most children only become another program.
     Idle,
+    /// The broker has been told who we are, and has not answered: it may be stopped.
+    Greeted(Box<Client>, Ticket),
     Open(Box<Client>),
     /// It is gone.
     Cut,
@@ -62,7 +66,8 @@ enum Line {
 impl Brokered {
     /// Reaches the broker of that name; `None` if it is not there.
     pub(crate) fn connect(name: &str) -> Option<Brokered> {
-        let (client, welcome) = dial(name)?;
+        let (mut client, ticket) = dial(name).ok()?;
+        let welcome = client.await_welcome(&ticket, PATIENCE).ok()??;
         let mut brokered = Brokered::idle(name.to_owned(), Vec::new(), welcome);
         brokered.line = Line::Open(Box::new(client));
         Some(brokered)
@@ -85,9 +90,24 @@ impl Brokered {
         }
     }
 
+    /// The broker may answer within that time; else it is asked later whether it has.
+    fn hear_welcome(&mut self, patience: std::time::Duration) -> Result<(), ClientError> {
+        let Line::Greeted(client, ticket) = &mut self.line else { return Ok(()) };
+        let Some(welcome) = client.await_welcome(ticket, patience)? else { return Ok(()) };
+        self.welcome = welcome;
+        if let Line::Greeted(client, _) = std::mem::replace(&mut self.line, Line::Cut) {
+            self.line = Line::Open(client);
+        }
+        Ok(())
+    }
+
     /// Asks, unless the broker is gone; notices if it is by now.
     fn ask<T>(&mut self, ask: impl FnOnce(&mut Client) -> Result<T, ClientError>) -> Result<T, String> {
-        let Line::Open(client) = &mut self.line else { return Err("the broker has ended".to_owned()) };
+        let client = match &mut self.line {
+            Line::Open(client) => client,
+            Line::Idle | Line::Greeted(..) => return Err(ClientError::TimedOut.to_string()),
+            Line::Cut => return Err(ClientError::Gone.to_string()),
+        };
         ask(client).map_err(|error| {
             if error.is_fatal() {
                 self.line = Line::Cut;
@@ -189,24 +209,42 @@ impl Brokered {
 impl Attachment for Brokered {
     fn descriptor(&self) -> Option<RawFd> {
         match &self.line {
-            Line::Open(client) => client.fd_to_sleep_on().map(|fd| fd.as_raw_fd()),
+            Line::Open(client) | Line::Greeted(client, _) => client.fd_to_sleep_on().map(|fd| fd.as_raw_fd()),
             Line::Idle | Line::Cut => None,
         }
     }
 
     fn reach(&mut self) -> bool {
-        if matches!(self.line, Line::Idle) {
-            match dial(&self.name) {
-                Some((client, welcome)) => {
-                    (self.line, self.welcome) = (Line::Open(Box::new(client)), welcome)
-                }
-                None => {
-                    self.line = Line::Cut;
-                    self.incidents.push_back(Incident::Gone);
-                }
+        let reached = match std::mem::replace(&mut self.line, Line::Cut) {
+            Line::Idle => dial(&self.name).and_then(|(client, ticket)| {
+                self.line = Line::Greeted(Box::new(client), ticket);
+                self.hear_welcome(PATIENCE)
+            }),
+            line @ Line::Greeted(..) => {
+                self.line = line;
+                self.hear_welcome(std::time::Duration::ZERO)
+            }
+            line => {
+                self.line = line;
+                Ok(())
+            }
+        };
+        match reached {
+            Ok(()) => {}
+            // Its socket has no room: it may be stopped.
+            Err(ClientError::System(error)) if error.raw_os_error() == libc::EAGAIN => {
+                self.line = Line::Idle;
+            }
+            Err(_) => {
+                self.line = Line::Cut;
+                self.incidents.push_back(Incident::Gone);
             }
         }
         matches!(self.line, Line::Open(_))
+    }
+
+    fn may_be_reached(&self) -> bool {
+        !matches!(self.line, Line::Cut)
     }
 
     fn has_incident(&self) -> bool {
@@ -422,11 +460,11 @@ impl Attachment for Brokered {
 }
 
 /// Connects to the broker of that name.
-fn dial(name: &str) -> Option<(Client, Welcome)> {
+fn dial(name: &str) -> Result<(Client, Ticket), ClientError> {
     let program = std::env::args_os().next().unwrap_or_default();
     let program = program.to_string_lossy().into_owned();
-    let pid = u32::try_from(syscall::process_id()).ok()?;
-    Client::connect(name.as_bytes(), &program, pid, internal::floor()).ok()
+    let pid = syscall::process_id().unsigned_abs();
+    Client::greet(name.as_bytes(), &program, pid, internal::floor())
 }
 
 /// Takes a refusal for an answer.

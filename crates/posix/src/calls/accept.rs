@@ -110,13 +110,8 @@ impl Process {
     /// with the lock. What comes to the stack meanwhile is for others that have the listener.
     fn accept_of_kernel(&self, other: Option<OwnedFd>, asked: &mut Asked<'_>) -> Accepted {
         let fd = other.as_ref().map_or(asked.fd, AsRawFd::as_raw_fd);
-        let accepted = loop {
-            match inside::outside(|| syscall::accept(fd, asked.name.as_deref_mut(), asked.flags)) {
-                Some(accepted) => break accepted.map_err(Errno::from),
-                None if inside::interrupted() => break fail(libc::EINTR),
-                None => {}
-            }
-        };
+        let accept = || syscall::accept(fd, asked.name.as_deref_mut(), asked.flags);
+        let accepted = inside::outside_until_done(accept).map_err(Errno::from);
         other.into_iter().for_each(internal::close);
         if accepted.is_ok() {
             self.on_accept();

@@ -237,6 +237,7 @@ impl State {
         self.left_to_kernel = LeftToKernel::default();
         self.observers = 0; // Their threads are not here.
         self.forget_closing();
+        self.moved_in_calls.forget();
         let to_ancestors = self.kinship.become_child();
         self.close_internal(&to_ancestors);
         self.attached = false;

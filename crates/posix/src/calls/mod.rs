@@ -34,6 +34,7 @@ use std::time::Duration;
 use crate::broker_side::brokered::Brokered;
 use crate::descriptors::fd_table::FdTable;
 use crate::global;
+use crate::own_thread;
 use crate::process::Process;
 pub use datagrams::Datagrams;
 
@@ -41,6 +42,7 @@ pub use crate::request::{EpollEvent, PollFd, Receive, Received, Send, SignalMask
 
 /// The program starts, not yet in `main`, and the environment names `broker`. Without a broker there (false) nothing else is ever asked.
 pub fn start(broker: &str) -> bool {
+    own_thread::note_start();
     let Some(attachment) = Brokered::connect(broker) else { return false };
     let is_first = global::set(Process::new(FdTable::global(), Some(Box::new(attachment))));
     with(Process::find_inherited);

@@ -11,14 +11,11 @@ use crate::ids::{EpollId, SocketId};
 use crate::process::{Process, State};
 use crate::request::{PollFd, SignalMask, Verdict};
 use crate::socket::kernel_only::has_adopted;
-use crate::wait::{On, Several, Stop, Waiting};
+use crate::wait::{MOVED, On, Several, Stop, Waiting};
 use crate::{batch, inside};
 
 /// The kernel is asked this often while the call spins.
 const KERNEL_EVERY: clock::Duration = clock::Duration::from_micros(20);
-
-/// Internal: some of the watched sockets have moved to the kernel meanwhile, or were closed. No errno has this number.
-const MOVED: Errno = Errno(i32::MAX);
 
 /// What one of the descriptors is.
 #[derive(Clone, Copy)]

@@ -14,7 +14,8 @@ use crate::ids::SocketId;
 use crate::process::{Process, State};
 use crate::request::{Receive, Received, Verdict};
 use crate::socket::{Place, Role};
-use crate::wait::{On, Stop, Waiting};
+use crate::wait::{MOVED, On, Stop, Waiting};
+use crate::waiter::Waiter;
 use crate::{batch, inside};
 
 impl Process {
@@ -30,15 +31,14 @@ impl Process {
         let Some(socket) = state.sockets.get(id) else { return Verdict::Kernel };
         match &socket.role {
             Role::Stream(Place::Stack(connection)) => {
-                let (connection, moves) = (*connection, state.moves);
-                let mut received = self.receive_stream(state, id, connection, request);
-                if matches!(received, Err(errno) if errno.0 != libc::EAGAIN) && self.was_moved(id, moves) {
-                    return Verdict::Kernel;
+                let connection = *connection;
+                match self.receive_stream(state, id, connection, request) {
+                    Err(MOVED) => Verdict::Kernel,
+                    received => Verdict::Done(received.map(|received| {
+                        let flags = received.flags | request.flags & libc::MSG_CMSG_CLOEXEC;
+                        Received { flags, ..received }
+                    })),
                 }
-                if let Ok(received) = &mut received {
-                    received.flags |= request.flags & libc::MSG_CMSG_CLOEXEC;
-                }
-                Verdict::Done(received)
             }
             Role::Udp(_) => self.receive_datagram(state, id, request),
             Role::Stream(Place::Kernel) => {
@@ -69,7 +69,10 @@ impl Process {
         if request.flags & libc::MSG_OOB != 0 {
             return state.receive_urgent(connection, request);
         }
-        let mut received = self.receive_octets(state, id, connection, request)?;
+        let mut received = match self.receive_octets(state, id, connection, request)? {
+            Got::Here(received) => received,
+            Got::AtKernel(received) => return Ok(received),
+        };
         if let Some(control) = request.control.as_deref_mut() {
             self.lock().tell_with_stream(id, connection, control, &mut received, self.now());
         }
@@ -82,53 +85,70 @@ impl Process {
         id: SocketId,
         connection: ConnectionId,
         request: &mut Receive<'_, '_>,
-    ) -> Result<Received, Errno> {
+    ) -> Result<Got, Errno> {
         let wanted: usize = request.buffers.iter().map(|buffer| buffer.len()).sum();
-        let (now, moves) = (self.now(), state.moves);
+        let now = self.now();
         let least = state.least_to_receive(connection, wanted, request.flags);
         let mut progress = Progress { id, done: 0, least };
         if let Some(result) = progress.take(&mut state, connection, request, now) {
             if !batch::is_open(now) {
                 state.queue.flush_what_is_due(now); // The peer may wait for the window that this opened.
             }
-            return result;
+            return result.map(Got::Here);
         }
         let Some(socket) = state.sockets.get(id) else { return fail(libc::EBADF) };
-        let (fd, timeout) = (socket.fd(), socket.receive_timeout);
+        let timeout = socket.receive_timeout;
         if socket.nonblocking || request.flags & libc::MSG_DONTWAIT != 0 {
             if self.asks_again(&mut state, id) {
                 self.turn_in_passing(&mut state, now);
+                if state.sockets.get(id).is_none() && progress.done == 0 {
+                    return Err(MOVED);
+                }
                 if let Some(result) = progress.take(&mut state, connection, request, now) {
-                    return result;
+                    return result.map(Got::Here);
                 }
             }
-            return if progress.done > 0 { Ok(progress.result()) } else { fail(libc::EAGAIN) };
+            return match progress.done {
+                0 => fail(libc::EAGAIN),
+                _ => Ok(Got::Here(progress.result())),
+            };
         }
         let deadline = timeout.map(|timeout| now + timeout);
         let waiting = Waiting { on: On::Socket(id, None), deadline, mask: None, restarts: timeout.is_none() };
         let result = self.wait(state, &waiting, &mut |state, now| {
+            let Some(socket) = state.sockets.get(id) else {
+                // Nothing wakes a thread that waits on a closed socket.
+                return Some(state.moved_in_calls.hold(id).map_or(fail(libc::EBADF), |it| Ok(Some(it))));
+            };
             // One that was to move and did not has another number.
-            let connection = state.sockets.get(id).and_then(|it| it.connection()).unwrap_or(connection);
-            let result = progress.take(state, connection, request, now);
-            // Nothing wakes a thread that waits on a closed socket.
-            result.or_else(|| state.sockets.get(id).is_none().then(|| fail(libc::EBADF)))
+            let connection = socket.connection().unwrap_or(connection);
+            progress.take(state, connection, request, now).map(|result| result.map(|_| None))
         });
         match result {
-            Ok(Ok(received)) if received.len < progress.least && self.was_moved(id, moves) => {
-                let rest = receive_rest(fd, request, received.len);
-                Ok(Received { len: received.len + rest, ..received })
+            Ok(Ok(Some(kernel))) => {
+                let received = receive_rest(kernel, request, progress.done);
+                self.lock().moved_in_calls.end_call(id, Waiter::is_own);
+                received
             }
-            Ok(result) => result,
-            Err(_) if progress.done > 0 => Ok(progress.result()),
+            Ok(Ok(None)) => Ok(Got::Here(progress.result())),
+            Ok(Err(_)) | Err(_) if progress.done > 0 => Ok(Got::Here(progress.result())),
+            Ok(Err(errno)) => Err(errno),
             Err(Stop::TimedOut) => fail(libc::EAGAIN),
             Err(Stop::Interrupted) => fail(libc::EINTR),
         }
     }
 }
 
-/// The connection has become the kernel's after a call that waits for more had taken `done` octets: the rest is there. Returns how much of
-/// it came; an error is for the next call to tell.
-fn receive_rest(fd: RawFd, request: &mut Receive<'_, '_>, done: usize) -> usize {
+/// What a call has received, and where.
+enum Got {
+    Here(Received),
+    /// The connection has become the kernel's meanwhile.
+    AtKernel(Received),
+}
+
+/// The connection has become the kernel's after a call that waits for more had taken `done` octets: the rest is there. An error is for the next
+/// call to tell, if this one has something.
+fn receive_rest(fd: RawFd, request: &mut Receive<'_, '_>, done: usize) -> Result<Got, Errno> {
     let mut skip = done;
     let mut rest = Vec::with_capacity(request.buffers.len());
     for buffer in request.buffers.iter_mut() {
@@ -136,10 +156,15 @@ fn receive_rest(fd: RawFd, request: &mut Receive<'_, '_>, done: usize) -> usize 
         rest.push(IoSliceMut::new(&mut buffer[skipped..]));
         skip -= skipped;
     }
-    let mut message = MessageMut { buffers: &mut rest, ..MessageMut::default() };
-    match inside::outside(|| syscall::receive_message(fd, &mut message, request.flags)) {
-        Some(Ok(received)) => received.len,
-        Some(Err(_)) | None => 0,
+    let (name, control) = (request.name.as_deref_mut(), request.control.as_deref_mut());
+    let mut message = MessageMut { buffers: &mut rest, name, control };
+    let received = inside::outside_until_done(|| syscall::receive_message(fd, &mut message, request.flags));
+    match received {
+        Ok(syscall::MessageReceived { len, name_len, control_len, flags }) => {
+            Ok(Got::AtKernel(Received { len: done + len, name_len, control_len, flags }))
+        }
+        Err(_) if done > 0 => Ok(Got::Here(Received { len: done, ..Received::default() })),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -16,7 +16,8 @@ use crate::inside;
 use crate::process::{Process, State};
 use crate::request::{Send, Verdict};
 use crate::socket::{Place, Role, Socket};
-use crate::wait::{On, Stop, Waiting};
+use crate::wait::{MOVED, On, Stop, Waiting};
+use crate::waiter::Waiter;
 
 /// Octets need not be copied, if there is a way around it.
 const MSG_ZEROCOPY: i32 = 0x400_0000;
@@ -32,10 +33,11 @@ impl Process {
         let Some(socket) = state.sockets.get(id) else { return Verdict::Kernel };
         match &socket.role {
             Role::Stream(Place::Stack(connection)) => {
-                let (connection, moves) = (*connection, state.moves);
-                let sent = self.send_stream(state, id, connection, request);
-                let failed = matches!(sent, Err(errno) if errno.0 != libc::EAGAIN);
-                if failed && self.was_moved(id, moves) { Verdict::Kernel } else { Verdict::Done(sent) }
+                let connection = *connection;
+                match self.send_stream(state, id, connection, request) {
+                    Err(MOVED) => Verdict::Kernel,
+                    sent => Verdict::Done(sent),
+                }
             }
             Role::Udp(_) => self.send_datagram(state, id, request),
             Role::Stream(Place::Kernel) if socket.error.is_some() => {
@@ -82,7 +84,7 @@ impl Process {
         connection: ConnectionId,
         request: &Send<'_, '_>,
     ) -> Result<usize, Errno> {
-        let (now, moves) = (self.now(), state.moves);
+        let now = self.now();
         let mut progress = Progress { done: 0, all: request.buffers.iter().map(|buffer| buffer.len()).sum() };
         let result = progress.push(&mut state, connection, request, now);
         if let Some(socket) = state.sockets.get_mut(id) {
@@ -96,6 +98,9 @@ impl Process {
         if socket.nonblocking || request.flags & libc::MSG_DONTWAIT != 0 {
             // What is queued leaves, and what it is answered by makes room: the kernel's queue empties as it is filled.
             self.turn_in_passing(&mut state, now);
+            if state.sockets.get(id).is_none() && progress.done == 0 {
+                return Err(MOVED);
+            }
             if let Some(result) = progress.push(&mut state, connection, request, now) {
                 state.queue.leave(now);
                 return result;
@@ -103,28 +108,30 @@ impl Process {
             state.queue.leave(now);
             return if progress.done > 0 { Ok(progress.done) } else { fail(libc::EAGAIN) };
         }
-        let (fd, timeout) = (socket.fd(), socket.send_timeout);
+        let timeout = socket.send_timeout;
         let deadline = timeout.map(|timeout| now + timeout);
         let waiting = Waiting { on: On::Socket(id, None), deadline, mask: None, restarts: timeout.is_none() };
         let result = self.wait(state, &waiting, &mut |state, now| {
+            let Some(socket) = state.sockets.get(id) else {
+                // Nothing wakes a thread that waits on a closed socket.
+                return Some(state.moved_in_calls.hold(id).map_or(fail(libc::EBADF), |it| Ok(Some(it))));
+            };
             // One that was to move and did not has another number.
-            let connection = state.sockets.get(id).and_then(|it| it.connection()).unwrap_or(connection);
-            let result = progress.push(state, connection, request, now);
-            // Nothing wakes a thread that waits on a closed socket.
-            result.or_else(|| state.sockets.get(id).is_none().then(|| fail(libc::EBADF)))
+            let connection = socket.connection().unwrap_or(connection);
+            progress.push(state, connection, request, now).map(|result| result.map(|_| None))
         });
         match result {
+            Ok(Ok(Some(kernel))) => {
+                let sent = send_rest(kernel, request, progress.done);
+                self.lock().moved_in_calls.end_call(id, Waiter::is_own);
+                sent
+            }
             Ok(result) => {
                 let mut state = self.lock();
                 let now = self.now();
                 state.queue.leave(now);
                 drop(state);
-                match result {
-                    Ok(done @ 1..) if done < progress.all && self.was_moved(id, moves) => {
-                        Ok(done + send_rest(fd, request, done))
-                    }
-                    result => result,
-                }
+                if progress.done > 0 { Ok(progress.done) } else { result.map(|_| 0) }
             }
             Err(_) if progress.done > 0 => Ok(progress.done),
             Err(Stop::TimedOut) => fail(libc::EAGAIN),
@@ -145,9 +152,9 @@ impl Process {
     }
 }
 
-/// The connection has become the kernel's after a call that waits had sent `done` octets: the rest goes that way. Returns how much of it
-/// did; an error is for the next call to tell.
-fn send_rest(fd: RawFd, request: &Send<'_, '_>, done: usize) -> usize {
+/// The connection has become the kernel's after a call that waits had sent `done` octets: the rest goes that way. An error is for the next call
+/// to tell, if this one has sent something.
+fn send_rest(fd: RawFd, request: &Send<'_, '_>, done: usize) -> Result<usize, Errno> {
     let mut skip = done;
     let mut rest = Vec::with_capacity(request.buffers.len());
     for buffer in request.buffers {
@@ -156,10 +163,11 @@ fn send_rest(fd: RawFd, request: &Send<'_, '_>, done: usize) -> usize {
         skip -= skipped;
     }
     let message = Message { buffers: &rest, ..Message::default() };
-    let flags = request.flags | libc::MSG_NOSIGNAL; // This call has sent something, and does not fail.
-    match inside::outside(|| syscall::send_message(fd, &message, flags)) {
-        Some(Ok(count)) => count,
-        Some(Err(_)) | None => 0,
+    let flags = request.flags | libc::MSG_NOSIGNAL; // Whoever asked raises the signal, if there is an error to tell.
+    match inside::outside_until_done(|| syscall::send_message(fd, &message, flags)) {
+        Ok(sent) => Ok(done + sent),
+        Err(_) if done > 0 => Ok(done),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 
+use crate::descriptors::fd_table::{Entry, FdTable};
+
 /// Room that is left for them below the limit.
 const ROOM: u64 = 96;
 /// Not above this. A table of descriptors costs the kernel memory, and fork(2) time, up to the highest in use; and of a select(2) with a
@@ -35,6 +37,32 @@ pub(crate) fn raise(fd: OwnedFd) -> Option<OwnedFd> {
 /// Closes a descriptor past the C library's function, which is hooked.
 pub(crate) fn close(fd: OwnedFd) {
     let _ = syscall::close(fd.into_raw_fd()); // An OwnedFd is open: nothing to fail.
+}
+
+/// A descriptor of our own, which does not exist to the program. It is closed with this.
+pub(crate) struct Hidden<T: AsRawFd + Into<OwnedFd> = OwnedFd> {
+    inner: Option<T>,
+    table: FdTable,
+}
+
+impl<T: AsRawFd + Into<OwnedFd>> Hidden<T> {
+    pub(crate) fn new(inner: T, table: FdTable) -> Hidden<T> {
+        table.set(inner.as_raw_fd(), Entry::Internal);
+        Hidden { inner: Some(inner), table }
+    }
+
+    pub(crate) fn get(&self) -> &T {
+        self.inner.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl<T: AsRawFd + Into<OwnedFd>> Drop for Hidden<T> {
+    fn drop(&mut self) {
+        if let Some(inner) = self.inner.take() {
+            self.table.set(inner.as_raw_fd(), Entry::None);
+            close(inner.into());
+        }
+    }
 }
 
 #[cfg(test)]

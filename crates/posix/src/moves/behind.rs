@@ -3,7 +3,7 @@
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use crate::descriptors::fd_table::Entry;
-use crate::descriptors::internal::close;
+use crate::descriptors::internal::{Hidden, close};
 use crate::errno::Errno;
 use crate::ids::{Interest, SocketId};
 use crate::process::State;
@@ -17,14 +17,13 @@ impl State {
     }
 
     /// Has the descriptors of a socket be those of `kernel`.
-    pub(crate) fn put_behind(&mut self, id: SocketId, kernel: OwnedFd) {
+    pub(crate) fn put_behind(&mut self, id: SocketId, kernel: &OwnedFd) {
         for fd in self.live_fds(id) {
             let flags = syscall::fcntl(fd, libc::F_GETFD, 0).unwrap_or(0);
             let flags = if flags & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 };
             // An own, open descriptor: this cannot fail but for want of memory.
             let _ = syscall::dup3(kernel.as_raw_fd(), fd, flags);
         }
-        close(kernel);
     }
 
     /// Sets the owner and the file status flags of `id` at the kernel's socket that takes its place.
@@ -38,6 +37,7 @@ impl State {
 
     /// What our epoll instances watch of a socket, the kernel's watch from now on.
     pub(crate) fn watch_at_kernel(&mut self, id: SocketId) {
+        let live = self.live_fds(id);
         for place in 0.. {
             let interest = self.sockets.get(id).and_then(|socket| socket.interests.at(place));
             let Some(Interest { epoll: epoll_id, item: item_id }) = interest else { return };
@@ -45,8 +45,10 @@ impl State {
             let (epfd, Some(item)) = (epoll.fd(), epoll.items.get_mut(item_id)) else { continue };
             if !std::mem::replace(&mut item.in_kernel, true) {
                 let event = syscall::EpollEvent { events: item.events, u64: item.data };
+                // The number that the program has watched may be another file's by now.
+                let fd = if live.contains(&item.fd) { Some(item.fd) } else { live.first().copied() };
                 // Fails only for lack of memory; then it is silent, and nothing can be reported.
-                let _ = syscall::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, item.fd, Some(event));
+                let _ = fd.map(|fd| syscall::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, fd, Some(event)));
                 epoll.note_shadow(item_id);
             }
         }
@@ -57,11 +59,25 @@ impl State {
         let Some(socket) = self.sockets.get_mut(id) else { return close(kernel) };
         let claim = socket.claim.take();
         socket.role = Role::Stream(Place::Kernel);
-        self.put_behind(id, kernel);
+        let callers = std::mem::take(&mut socket.callers);
+        self.put_behind(id, &kernel);
         self.moves = self.moves.wrapping_add(1);
         self.watch_at_kernel(id);
         self.forget(id);
+        self.forget_closed(id);
         self.release_claim(claim);
+        self.moved_in_calls.enter(id, callers, Hidden::new(kernel, self.table));
+    }
+
+    /// The same of one that the program has closed while a call uses it.
+    fn forget_closed(&mut self, id: SocketId) {
+        self.drop_interests(id);
+        let Some(socket) = self.sockets.remove(id) else { return };
+        if socket.fd() >= 0 {
+            self.table.set(socket.fd(), Entry::None);
+            let _ = syscall::close(socket.fd()); // It is open: nothing to fail.
+        }
+        socket.waiters.iter().for_each(|waiter| waiter.wake());
     }
 
     pub(crate) fn fail_socket(&mut self, id: SocketId, errno: Errno) {

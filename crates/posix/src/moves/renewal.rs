@@ -8,6 +8,7 @@ use clock::Instant;
 use stack::tcp::State as TcpState;
 
 use crate::address::encode;
+use crate::descriptors::internal::close;
 use crate::errno::Errno;
 use crate::ids::SocketId;
 use crate::moves::ports::BIND_ADDRESS_NO_PORT;
@@ -80,7 +81,8 @@ impl State {
             syscall::bind(fd, &name[..len])?;
         }
         self.set_flags_at_kernel(id, &kernel);
-        self.put_behind(id, kernel);
+        self.put_behind(id, &kernel);
+        close(kernel);
         Ok(())
     }
 

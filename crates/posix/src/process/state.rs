@@ -16,6 +16,7 @@ use crate::epoll::Epoll;
 use crate::ids::{EpollId, OfEpolls, OfSockets, SocketId};
 use crate::inside;
 use crate::kinship::{Ends, Kinship};
+use crate::moved_in_calls::MovedInCalls;
 use crate::own_thread::OwnThread;
 use crate::queue::Queue;
 use crate::socket::Socket;
@@ -67,6 +68,8 @@ pub(crate) struct State {
     pub(crate) awaiting_route: Vec<(RequestId, SocketId)>,
     /// What was closed while a call used it.
     pub(crate) closing: Vec<Closing>,
+    /// Connections that have become the kernel's while a call used them.
+    pub(crate) moved_in_calls: MovedInCalls,
     pub(crate) heard_at: Instant,
     /// A listener moved: what the broker has for it is heard as soon as the work at hand is done.
     pub(crate) hears_soon: bool,
@@ -147,6 +150,7 @@ impl State {
             asked_by_children: Vec::new(),
             awaiting_route: Vec::new(),
             closing: Vec::new(),
+            moved_in_calls: MovedInCalls::default(),
             heard_at: Instant::ZERO,
             hears_soon: false,
             moves: 0,

@@ -73,6 +73,8 @@ struct Others {
     asked_parent_at_once: AtomicU32,
     /// The broker does not answer.
     stands_still: AtomicBool,
+    /// Nor has it ever.
+    is_silent: AtomicBool,
     /// Connections that it was offered meanwhile.
     tried: AtomicU32,
     /// The kernel takes no connections.
@@ -91,6 +93,10 @@ impl Attachment for Wire {
     }
 
     fn reach(&mut self) -> bool {
+        !self.others.is_silent.load(Ordering::Relaxed)
+    }
+
+    fn may_be_reached(&self) -> bool {
         true
     }
 
@@ -388,6 +394,13 @@ impl Process {
     fn recvmsg(&self, fd: RawFd, room: &mut [u8], flags: i32) -> Result<Received, Errno> {
         let mut buffers = [IoSliceMut::new(room)];
         done(self.receive(fd, &mut Receive { buffers: &mut buffers, name: None, control: None, flags }))
+    }
+
+    /// Four octets, by whom the verdict says.
+    fn recv4(&self, fd: RawFd) -> Verdict<Received> {
+        let mut room = [0; 4];
+        let buffers = &mut [IoSliceMut::new(&mut room)];
+        self.receive(fd, &mut Receive { buffers, name: None, control: None, flags: 0 })
     }
 
     fn send_all(&self, fd: RawFd, data: &[u8]) -> Result<usize, Errno> {

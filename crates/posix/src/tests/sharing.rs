@@ -12,6 +12,7 @@ use crate::address::{encode, local_of};
 use crate::broker_side::RequestId;
 use crate::errno::Errno;
 use crate::ids::SocketId;
+use crate::moves::to_kernel::Terms;
 use crate::request::{EpollEvent, PollFd, Receive, Verdict};
 use crate::socket::{Inherited, Place, Role};
 
@@ -409,6 +410,88 @@ fn a_connection_lives_until_the_call_on_it_is_over() {
     assert_eq!(pair.right.recv(right, &mut [0; 10], 0), Ok(0), "and closed after that");
 }
 
+/// The right process resets a connection.
+fn reset(pair: &Pair, right: RawFd) {
+    let at_once = [1i32.to_ne_bytes(), 0i32.to_ne_bytes()].concat();
+    done(pair.right.setsockopt(right, libc::SOL_SOCKET, libc::SO_LINGER, &at_once)).unwrap();
+    pair.right.shut_down(right);
+}
+
+#[test]
+fn a_call_never_goes_on_with_the_connection_that_got_its_number() {
+    for sends in [false, true] {
+        let pair = Pair::new();
+        let (listener, first, first_peer) = pair.accepted(0);
+        let address = SocketAddr::new(LEFT, local_of(listener).unwrap().port());
+        std::thread::scope(|scope| {
+            let call = scope.spawn(|| match sends {
+                true => pair.left.send_all(first, &vec![0; 64 << 20]),
+                false => pair.left.recv(first, &mut [0; 10], 0),
+            });
+            pair.left.until_asleep(1);
+            let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+            assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
+            pair.settle();
+            let second = pair.left.accept4(listener, 0).unwrap();
+            assert_eq!(done(pair.left.dup(second, Some(first), 0)), Ok(first));
+            pair.left.pass_on(first);
+            let far_end = *pair.others.far_ends.lock().unwrap().last().unwrap();
+            syscall::write(far_end, b"of the second").unwrap();
+            reset(&pair, first_peer);
+            while !call.is_finished() {
+                pair.settle();
+            }
+            let result = call.join().unwrap();
+            match sends {
+                true => assert!(result.is_ok_and(|sent| sent < 64 << 20)),
+                false => assert_eq!(result, Err(Errno(libc::ECONNRESET))),
+            }
+            assert_eq!(
+                syscall::read(first, &mut [0; 64]).unwrap(),
+                13,
+                "the call has read nothing of the second"
+            );
+            let mut sent = [syscall::PollFd { fd: far_end, events: libc::POLLIN, revents: 0 }];
+            let nothing = syscall::ppoll(&mut sent, Some(std::time::Duration::ZERO), None);
+            assert_eq!(nothing.unwrap(), 0, "and has sent nothing there");
+        });
+    }
+}
+
+#[test]
+fn a_call_goes_on_with_the_kernel_when_its_connection_moves_though_its_number_is_another_file() {
+    let pair: &'static Pair = Box::leak(Box::new(Pair::new()));
+    let (_, left, _) = pair.accepted(0);
+    let id = pair.left.lock().socket_of(left).unwrap();
+    let (told, tells) = std::sync::mpsc::channel();
+    std::thread::spawn(move || told.send(pair.left.recv(left, &mut [0; 10], 0)));
+    pair.left.until_asleep(1);
+    replace(pair, left);
+    {
+        let mut state = pair.left.lock();
+        let now = pair.left.now();
+        state.move_to_kernel(id, Terms::Must, now).unwrap();
+    }
+    let far_end = *pair.others.far_ends.lock().unwrap().last().unwrap();
+    syscall::write(far_end, b"late").unwrap();
+    assert_eq!(tells.recv_timeout(PATIENCE), Ok(Ok(4)));
+    until("the kernel's socket is closed after that", || pair.left.lock().moved_in_calls.is_empty());
+}
+
+#[test]
+fn a_child_waits_for_a_broker_that_does_not_answer() {
+    let pair: &'static Pair = Box::leak(Box::new(Pair::new()));
+    let (left, _) = pair.connected();
+    pair.make_inherited(left);
+    pair.others.is_silent.store(true, Ordering::Relaxed);
+    let (told, tells) = std::sync::mpsc::channel();
+    std::thread::spawn(move || told.send(matches!(pair.left.recv4(left), Verdict::Kernel)));
+    pair.left.until_asleep(1);
+    assert!(tells.try_recv().is_err(), "it is not lost");
+    pair.others.is_silent.store(false, Ordering::Relaxed);
+    assert_eq!(tells.recv_timeout(PATIENCE), Ok(true), "and the kernel's as soon as the broker answers");
+}
+
 /// Puts a pipe's end behind a descriptor of the left process, as Java does with what other threads use.
 fn replace(pair: &Pair, fd: i32) {
     let [end, _] = syscall::pipe().unwrap();
@@ -520,10 +603,8 @@ fn who_waits_for_a_connection_that_moves_waits_on_at_the_kernels() {
     let (_, left, _) = pair.accepted(0);
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
-            let mut room = [0; 10];
-            let mut buffers = [std::io::IoSliceMut::new(&mut room)];
-            let mut request = Receive { buffers: &mut buffers, name: None, control: None, flags: 0 };
-            matches!(pair.left.receive(left, &mut request), Verdict::Kernel)
+            let mut room = [0; 2];
+            pair.left.recv(left, &mut room, 0).map(|count| room[..count].to_vec())
         });
         let poller = scope.spawn(|| {
             let mut fds = [PollFd { fd: left, events: libc::POLLIN, revents: 0 }];
@@ -531,9 +612,9 @@ fn who_waits_for_a_connection_that_moves_waits_on_at_the_kernels() {
         });
         pair.left.until_asleep(2);
         pair.left.pass_on(left);
-        assert!(reader.join().unwrap());
-        // With the rest of its time, so that the program need not start the call again.
         syscall::write(pair.others.far_ends.lock().unwrap()[0], b"late").unwrap();
+        assert_eq!(reader.join().unwrap(), Ok(b"la".to_vec()));
+        // With the rest of its time, so that the program need not start the call again.
         assert!(poller.join().unwrap());
     });
 }

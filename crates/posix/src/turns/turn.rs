@@ -47,6 +47,9 @@ impl State {
         if !self.closing.is_empty() {
             self.end_closed(now);
         }
+        if !self.moved_in_calls.is_empty() {
+            self.moved_in_calls.end_over();
+        }
     }
 }
 

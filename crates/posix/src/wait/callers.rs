@@ -26,6 +26,8 @@ impl State {
         let Some(waiter) = waiter else { return };
         if let Some(callers) = self.callers(on) {
             waiter::remove(&mut callers.0, waiter);
+        } else if let On::Socket(id, _) = on {
+            self.moved_in_calls.end_call(id, Waiter::is_own);
         }
         if !self.closing.is_empty() {
             self.end_closed(now);

@@ -2,6 +2,8 @@
 
 use std::sync::MutexGuard;
 
+use clock::{Duration, Instant};
+
 use crate::errno::{Errno, fail};
 use crate::ids::SocketId;
 use crate::process::{Process, State};
@@ -12,69 +14,97 @@ use crate::wait::on::{On, Stop, Waiting};
 /// Connections that a process asks its parent for at a time. Threads that each ask for one have the rest of the broker's 64.
 const ASKED_AT_A_TIME: usize = 32;
 
+/// How long a broker that does not answer is waited for. After that the connection is lost.
+const ASKED_WITHIN: Duration = Duration::from_secs(60);
+/// Between two tries to ask.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Whether a parent was asked for a connection.
+#[derive(PartialEq, Eq)]
+enum Asked {
+    /// It will answer, or has.
+    Yes,
+    /// The broker is not there for it yet.
+    NotYet,
+    /// There is no parent to ask.
+    Nobody,
+}
+
 impl State {
-    /// Asks for a connection that this process inherited, once; false if there is no parent to ask.
-    fn ask_for_inherited(&mut self, id: SocketId) -> bool {
+    /// Asks for a connection that this process inherited, once.
+    fn ask_for_inherited(&mut self, id: SocketId) -> Asked {
         let Some(Role::Stream(Place::FromParent(inherited))) =
             self.sockets.get(id).map(|socket| &socket.role)
         else {
-            return false;
+            return Asked::Yes;
         };
         let (local, remote) = (inherited.local, inherited.remote);
         if inherited.request.is_some() {
-            return true;
+            return Asked::Yes;
         }
         if let Some(kernel) = self.take_legacy(id) {
             self.go_on_with(id, kernel);
-            return true;
+            return Asked::Yes;
         }
-        self.reach();
+        if !self.reach() && self.attachment.as_ref().is_some_and(|attachment| attachment.may_be_reached()) {
+            return Asked::NotYet;
+        }
         let request = self.attachment().and_then(|attachment| attachment.begin_inherit(local, remote));
         if let Some(Role::Stream(Place::FromParent(inherited))) =
             self.sockets.get_mut(id).map(|socket| &mut socket.role)
         {
             inherited.request = request;
         }
-        request.is_some()
+        if request.is_some() { Asked::Yes } else { Asked::Nobody }
+    }
+}
+
+impl State {
+    /// What has become of a connection that the parent was asked for; `None` if nothing has yet.
+    fn look_at_inherited(&mut self, id: SocketId, now: Instant) -> Option<Result<(), Errno>> {
+        self.hear(now);
+        match self.sockets.get(id).map(|socket| &socket.role) {
+            Some(Role::Stream(Place::FromParent(_))) => None,
+            Some(_) => Some(self.take_error(id).map_or(fail(libc::ECONNRESET), Err)),
+            None => Some(Ok(())),
+        }
     }
 }
 
 impl Process {
-    /// Whether a connection has become the kernel's while a call waited for it, which is the kernel's then as well; `moves` is from
-    /// before.
-    pub(crate) fn was_moved(&self, id: SocketId, moves: u32) -> bool {
-        let state = self.lock();
-        state.moves != moves && state.sockets.get(id).is_none()
-    }
-
     /// Waits until a connection that this process inherited is the kernel's, behind the same descriptor.
-    pub(crate) fn inherit(&self, mut state: MutexGuard<'_, State>, id: SocketId) -> Result<(), Errno> {
+    pub(crate) fn inherit<'p>(&'p self, mut state: MutexGuard<'p, State>, id: SocketId) -> Result<(), Errno> {
         if !matches!(
             state.sockets.get(id).map(|socket| &socket.role),
             Some(Role::Stream(Place::FromParent(_)))
         ) {
             return Ok(());
         }
-        if !state.ask_for_inherited(id) {
-            return fail(libc::ECONNRESET);
-        }
-        let waiting = Waiting { on: On::Socket(id, None), deadline: None, mask: None, restarts: true };
-        let result = self.wait(state, &waiting, &mut |state, now| {
-            state.hear(now);
-            match state.sockets.get(id).map(|socket| &socket.role) {
-                Some(Role::Stream(Place::FromParent(_))) => None,
-                Some(_) => Some(state.take_error(id).map_or(fail(libc::ECONNRESET), Err)),
-                None => Some(Ok(())),
+        let until = self.now() + ASKED_WITHIN;
+        loop {
+            let asked = state.ask_for_inherited(id);
+            let now = self.now();
+            let deadline = match asked {
+                Asked::Yes => None,
+                Asked::NotYet if now < until => Some(now + PAUSE),
+                Asked::NotYet | Asked::Nobody => return fail(libc::ECONNRESET),
+            };
+            let waiting = Waiting { on: On::Socket(id, None), deadline, mask: None, restarts: true };
+            let result = self.wait(state, &waiting, &mut |state, now| state.look_at_inherited(id, now));
+            match result {
+                Ok(result) => return result,
+                Err(Stop::TimedOut) => state = self.lock(),
+                Err(Stop::Interrupted) => return fail(libc::EINTR),
             }
-        });
-        result.unwrap_or_else(|stop| match stop {
-            Stop::TimedOut => fail(libc::ECONNRESET),
-            Stop::Interrupted => fail(libc::EINTR),
-        })
+        }
     }
 
     /// The same for a call that is the kernel's then.
-    pub(crate) fn inherit_for_kernel<T>(&self, state: MutexGuard<'_, State>, id: SocketId) -> Verdict<T> {
+    pub(crate) fn inherit_for_kernel<'p, T>(
+        &'p self,
+        state: MutexGuard<'p, State>,
+        id: SocketId,
+    ) -> Verdict<T> {
         self.inherit(state, id).map_or_else(|errno| Verdict::Done(Err(errno)), |()| Verdict::Kernel)
     }
 

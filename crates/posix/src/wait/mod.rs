@@ -9,4 +9,4 @@ mod on;
 mod waiting;
 mod watchdog;
 
-pub(crate) use on::{On, Several, Stop, Waiting};
+pub(crate) use on::{MOVED, On, Several, Stop, Waiting};

@@ -3,6 +3,7 @@
 use clock::Instant;
 use syscall::PollFd;
 
+use crate::errno::Errno;
 use crate::ids::{EpollId, SocketId};
 
 /// What a call waits for.
@@ -53,3 +54,7 @@ pub(crate) enum Stop {
     /// A signal came (`EINTR`).
     Interrupted,
 }
+
+/// Internal: the socket has become the kernel's in the middle of a call, which has done nothing yet and has not given the lock up: it is the
+/// kernel's, by the number that the program gave. No errno has this number.
+pub(crate) const MOVED: Errno = Errno(i32::MAX);

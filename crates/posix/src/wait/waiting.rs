@@ -28,7 +28,11 @@ impl Process {
     ) -> Result<T, Stop> {
         let mut interrupted = false;
         let mut spin_until = None;
-        let mut call = None;
+        // Others can close what this call uses once it gives the lock up; and a connection may move in the first turn already.
+        let mut call = match waiting.on {
+            On::Socket(..) => state.begin_call(waiting.on),
+            On::Epoll(_) | On::Many(_) => None,
+        };
         loop {
             let mut now = self.now();
             let mut worked = 0;
@@ -55,7 +59,6 @@ impl Process {
                 state.pass_driving_on(now);
                 return Err(if interrupted { Stop::Interrupted } else { Stop::TimedOut });
             }
-            // Others can close what this call uses from here on.
             call = call.or_else(|| state.begin_call(waiting.on));
             if inside::has_deferred() {
                 // A handler does not wait until there is nothing more to do.

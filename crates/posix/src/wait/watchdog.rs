@@ -32,7 +32,7 @@ impl Process {
         };
         state.watchdog = true;
         // Without a thread the program's own calls do all: it only may be late.
-        state.watchdog_thread = own_thread::start("sidestep", 64 << 10, || process.look_after());
+        state.watchdog_thread = own_thread::start("sidestep", || process.look_after());
     }
 
     fn look_after(&self) {

@@ -2,6 +2,7 @@
 use transit::SocketKind;
 
 use super::*;
+use crate::client::without_broker::LACKS_DESCRIPTORS;
 
 #[test]
 fn a_client_speaks_for_no_peer_of_this_host() {
@@ -36,6 +37,20 @@ fn a_connection_that_cannot_be_sent_leaves_the_broker_with_its_client() {
     let error = client.move_connection(&connection, SocketKind::default(), None).unwrap_err();
     assert!(matches!(error, ClientError::Unmade(_)) && !error.is_fatal(), "{error}");
     client.settle().unwrap();
+}
+
+#[test]
+fn a_connection_is_not_moved_by_a_process_that_has_no_number_for_it() {
+    let served = Served::new(1);
+    let mut client = served.connect();
+    let connection = crate::moving::tests::connection(b"read", b"", b"");
+    LACKS_DESCRIPTORS.set(true);
+    let kind = SocketKind::default();
+    let offered = refusal(client.move_connection(&connection, kind, Some(PATIENCE)));
+    let told = refusal(client.move_connection(&connection, kind, None));
+    LACKS_DESCRIPTORS.set(false);
+    assert_eq!(offered, Refusal::TooLate, "it goes on, and is offered again");
+    assert!(matches!(told, Refusal::NotTaken(_)), "{told:?}");
 }
 
 fn moved(client: &mut Client, ticket: &crate::client::Ticket) -> Result<OwnedFd, ClientError> {
