@@ -273,7 +273,7 @@ fn write_to(path: &Path, zone: &Zone) -> io::Result<()> {
 }
 
 #[cfg(test)]
-#[path = "store_histories.rs"]
+#[path = "store_history_tests.rs"]
 mod histories;
 
 #[cfg(test)]
