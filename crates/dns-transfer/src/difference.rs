@@ -60,6 +60,11 @@ impl Difference {
         &self.records
     }
 
+    /// What is removed, behind the old SOA, and what is added, behind the new one.
+    pub(crate) fn halves(&self) -> (&[Record], &[Record]) {
+        self.records.split_at(self.added)
+    }
+
     /// Whether nothing changes but the SOA.
     pub fn is_empty(&self) -> bool {
         self.records.len() == 2
@@ -167,7 +172,7 @@ pub fn apply(held: &Zone, differences: &[Arc<Difference>]) -> Result<Changed, Un
         if serial_of(&soa) != Some(difference.from()) {
             return Err(Unfit::Version);
         }
-        let (removed, added) = difference.records.split_at(difference.added);
+        let (removed, added) = difference.halves();
         for record in removed {
             // A SOA is told by its serial: primaries do not all spell it as they did.
             let rdata = if record.rtype == Rtype::SOA { &soa } else { &record.rdata };

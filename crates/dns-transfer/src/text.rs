@@ -1,60 +1,29 @@
 //! A zone as a zone file, to be read again by a server that starts.
 
 use std::fmt::{self, Write};
-use std::net::{Ipv4Addr, Ipv6Addr};
 
 use dns_wire::{Name, Rtype};
-use dns_zone::Zone;
+use dns_zone::text::RdataPrinter;
+use dns_zone::{Rrset, Zone};
 
-use dns_message::soa_numbers;
-
-/// Writes every record, the SOA first. Data of many types has the form of RFC 3597, 5, which is octets in base 16.
+/// Writes every record, the SOA first.
 pub fn write_zone(zone: &Zone, out: &mut impl Write) -> fmt::Result {
+    let mut printer = RdataPrinter::default();
     let apex = Name::from_wire(zone.apex().name()).map_err(|_| fmt::Error)?;
-    for rdata in zone.soa().records() {
-        write_record(out, apex, zone.soa().ttl(), Rtype::SOA, rdata)?;
-    }
+    let mut write = |owner: Name<'_>, rrset: Rrset<'_>| {
+        let (ttl, rtype) = (rrset.ttl(), rrset.rtype());
+        rrset
+            .records()
+            .try_for_each(|rdata| writeln!(out, "{owner} {ttl} IN {rtype} {}", printer.print(rtype, rdata)))
+    };
+    write(apex, zone.soa())?;
     for node in zone.nodes() {
         let owner = Name::from_wire(node.name()).map_err(|_| fmt::Error)?;
-        for rrset in node.rrsets().filter(|rrset| rrset.rtype() != Rtype::SOA) {
-            for rdata in rrset.records() {
-                write_record(out, owner, rrset.ttl(), rrset.rtype(), rdata)?;
-            }
-        }
+        node.rrsets()
+            .filter(|rrset| rrset.rtype() != Rtype::SOA)
+            .try_for_each(|rrset| write(owner, rrset))?;
     }
     Ok(())
-}
-
-fn write_record(out: &mut impl Write, owner: Name<'_>, ttl: u32, rtype: Rtype, rdata: &[u8]) -> fmt::Result {
-    write!(out, "{owner} {ttl} IN {rtype} ")?;
-    match plain(rtype, rdata) {
-        Some(text) => out.write_str(&text)?,
-        None => {
-            write!(out, "\\# {} ", rdata.len())?;
-            rdata.iter().try_for_each(|octet| write!(out, "{octet:02x}"))?;
-        }
-    }
-    out.write_char('\n')
-}
-
-/// The data in its type's own form, for types that people look for most.
-fn plain(rtype: Rtype, rdata: &[u8]) -> Option<String> {
-    match rtype {
-        Rtype::A => Some(Ipv4Addr::from(*rdata.first_chunk::<4>()?).to_string()),
-        Rtype::AAAA => Some(Ipv6Addr::from(*rdata.first_chunk::<16>()?).to_string()),
-        Rtype::NS | Rtype::CNAME | Rtype::PTR => Some(Name::from_wire(rdata).ok()?.to_string()),
-        Rtype::MX => {
-            let (preference, exchange) = rdata.split_first_chunk::<2>()?;
-            Some(format!("{} {}", u16::from_be_bytes(*preference), Name::from_wire(exchange).ok()?))
-        }
-        Rtype::SOA => {
-            let (mname, rest) = Name::split_from(rdata).ok()?;
-            let (rname, _) = Name::split_from(rest).ok()?;
-            let [serial, refresh, retry, expire, minimum] = soa_numbers(rdata)?;
-            Some(format!("{mname} {rname} {serial} {refresh} {retry} {expire} {minimum}"))
-        }
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -66,6 +35,7 @@ mod tests {
     use dns_zone::text::{Files, Limits, TextFile};
 
     use super::*;
+    use crate::Difference;
 
     struct Only(String);
 
@@ -95,7 +65,22 @@ mod tests {
         );
         let first = text(&zone);
         assert!(first.starts_with("example. 60 IN SOA ns.example. host.example. 1 2 3 4 5\n"), "{first}");
+        assert!(first.contains("\nt.example. 5 IN TXT \"a b\" \"c\"\n"), "{first}");
+        assert!(first.contains(" HTTPS 1 . alpn=\"h2\"\n"), "{first}");
         let again = load(&first);
         assert_eq!((text(&again), again.record_count()), (first, zone.record_count()));
+    }
+
+    /// Two types of it have no text format.
+    #[test]
+    fn all_types_are_written_in_their_own_form_and_read_back_as_the_same_octets() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../specs/zones/example.com.zone");
+        let source = format!("$ORIGIN example.com.\n{}", std::fs::read_to_string(path).unwrap());
+        let zone = load(&source);
+        let written = text(&zone);
+        assert_eq!(written.matches(" \\# ").count(), 2, "{written}");
+        let again = load(&written);
+        let difference = Difference::between(&zone, &again, usize::MAX).unwrap();
+        assert!(difference.is_nothing(), "{:?}", difference.records());
     }
 }

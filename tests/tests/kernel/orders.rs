@@ -170,6 +170,46 @@ fn an_order_says_that_other_records_came_with_the_same_serial() {
 }
 
 #[test]
+fn updates_that_a_file_lacks_whose_serial_is_one_of_theirs_are_set_aside_and_an_order_says_so() {
+    let server = Server::start();
+    (1..=3).for_each(|host| assert!(server.add(&format!("host{host}.one.test."))));
+    write_zone(&server.serving.directory, "one.test", 2, "byhand 60 A 192.0.2.8\n");
+    let (done, said) = server.zone("reload", "one.test");
+    assert!(
+        done && said
+            .starts_with("zone one.test. is read: serial 2\nwarning: its journal is not for its file"),
+        "{said}"
+    );
+    let aside = server.serving.directory.path().join("one.test.zone.journal.unfit");
+    assert!(aside.exists() && said.contains(&aside.display().to_string()), "{said}");
+    assert!(server.add("after.one.test.") && server.serial("one.test") == "3");
+}
+
+#[test]
+fn updates_that_lead_round_the_circle_of_serials_outlive_a_restart() {
+    let server = Server::start();
+    let (at, port) = (server.serving.v4.ip(), server.serving.v4.port());
+    for (host, serial) in [("a", "2147483648"), ("b", "4294967295"), ("c", "1")] {
+        let text = format!(
+            "server {at} {port}\nzone one.test\nupdate add {host}.one.test 60 A 192.0.2.9\n\
+             update add one.test 60 SOA ns.one.test host.one.test {serial} 1 1 1000 1\nsend\n"
+        );
+        let file = server.serving.directory.write("update", &text).unwrap();
+        assert!(Command::new("nsupdate").arg(file).output().unwrap().status.success());
+        assert_eq!(server.serial("one.test"), serial);
+    }
+    let mut serving = server.serving;
+    serving.process.signal(rustix::process::Signal::TERM);
+    serving.process.wait(PATIENCE).unwrap();
+    let config = serving.directory.path().join("dns.toml").display().to_string();
+    let server = Server { serving: Serving::start_in(serving.directory, &["--config", &config], &[]) };
+    for host in ["a", "b", "c"] {
+        let dig = Dig::ask(server.serving.v4, Transport::Udp, &[&format!("{host}.one.test"), "A", "+short"]);
+        assert_eq!(dig.text.trim(), "192.0.2.9", "{host}");
+    }
+}
+
+#[test]
 fn a_zone_that_is_not_there_is_an_error_with_its_name() {
     let server = Server::start();
     let control = server.serving.directory.path().join("control.sock").display().to_string();

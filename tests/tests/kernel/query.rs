@@ -55,8 +55,8 @@ fn an_answer_is_shown_as_zone_files_have_it() {
 fn a_short_answer_is_its_data_and_nothing_else() {
     let server = serve();
     assert_eq!(answer(server.v4, "alias.example.com +short"), "www.example.com.\n192.0.2.1\n");
-    assert_eq!(answer(server.v4, "svc.example.com HTTPS +short"), "1 . alpn=h2,h3 port=8443\n");
-    assert_eq!(answer(server.v4, "new.example.com TYPE65280 +short"), "\\# 2 ab cd\n");
+    assert_eq!(answer(server.v4, "svc.example.com HTTPS +short"), "1 . alpn=\"h2,h3\" port=8443\n");
+    assert_eq!(answer(server.v4, "new.example.com TYPE65280 +short"), "\\# 2 ABCD\n");
     assert_eq!(answer(server.v4, "nobody.example.com +short"), "");
 }
 

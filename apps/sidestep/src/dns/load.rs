@@ -586,6 +586,7 @@ impl Loading {
         }
         self.read += 1;
         let mut disk = Disk::default();
+        let time = store::file_time(&spec.file);
         match read_from(&mut disk, spec) {
             Ok((zone, _)) => {
                 let data = match line_data(&mut disk, spec, &zone, &self.pools) {
@@ -593,13 +594,13 @@ impl Loading {
                     Err(errors) => return self.add_failed(spec, &errors, earlier.last_good(spec)),
                 };
                 if spec.keys.is_some() {
-                    return self.add_signed(spec, zone, &data, earlier, disk.files);
+                    return self.add_signed(spec, (zone, time), &data, earlier, disk.files);
                 }
                 let served = match data.is_empty() {
                     true => compile(zone),
                     false => compile_with_lines(zone, &Arc::new(data)),
                 };
-                let read = match store::with_journal(Version::first(served), &spec.file) {
+                let (read, unfit) = match store::with_journal(Version::first(served), &spec.file, time) {
                     Ok(read) => read,
                     Err(errors) => return self.add_failed(spec, &errors, earlier.last_good(spec)),
                 };
@@ -607,6 +608,8 @@ impl Loading {
                 if let Some(warning) = &warning {
                     log::warn!("zone {}: {warning}", version.served.origin());
                 }
+                let warnings: Vec<String> = unfit.into_iter().chain(warning).collect();
+                let warning = (!warnings.is_empty()).then(|| warnings.join("; "));
                 self.push(Entry { warning, ..Entry::read(spec, version, disk.files) });
             }
             Err(errors) => self.add_failed(spec, &errors, earlier.last_good(spec)),
@@ -616,7 +619,7 @@ impl Loading {
     fn add_signed(
         &mut self,
         spec: &ZoneSpec,
-        zone: Zone,
+        (zone, time): (Zone, Option<SystemTime>),
         data: &LineData,
         earlier: &Earlier<'_>,
         files: Vec<(PathBuf, Option<Stamp>)>,
@@ -625,9 +628,12 @@ impl Loading {
         let before = earlier.by_spec.get(spec);
         let was_signed = before.is_some_and(|entry| entry.is_unsigned && entry.version.tree().is_some());
         let before = before.map(|entry| &entry.version);
-        let source = store::zone_with_journal(zone, &spec.file).map_err(anyhow::Error::from);
-        let entry = match source.and_then(|source| signing::load(source, spec, (before, was_signed), data)) {
-            Ok(version) => Entry::read(spec, version, files),
+        let source = store::zone_with_journal(zone, &spec.file, time).map_err(anyhow::Error::from);
+        let signed = source.and_then(|(source, unfit)| {
+            signing::load(source, spec, (before, was_signed), data).map(|version| (version, unfit))
+        });
+        let entry = match signed {
+            Ok((version, warning)) => Entry { warning, ..Entry::read(spec, version, files) },
             Err(error) => {
                 self.failed += 1;
                 log::error!("zone {origin} cannot be signed: {error:#}");
@@ -844,9 +850,13 @@ mod tests {
         assert!(loaded.versions().all(|version| version.history.between(1, 3).is_some()));
         zones.write("b.zone", 6, &zone(3));
         assert_eq!((read_again(&specs, &mut loaded), serial(&loaded)), (1, Some(3)), "the file has it all");
+        assert!(!zones.directory.join("b.zone.journal").exists(), "it has served its purpose");
+        crate::dns::journal::append(&specs[0].file, &differences).unwrap();
         zones.write("b.zone", 7, &zone(9));
         assert_eq!((read_again(&specs, &mut loaded), serial(&loaded)), (1, Some(9)), "changed by hand");
         assert!(zones.directory.join("b.zone.journal.unfit").exists(), "what was updated is not lost");
+        let warning = loaded.warning(loaded.versions().next().unwrap().served.origin()).unwrap();
+        assert!(warning.contains("set aside as") && warning.contains("b.zone.journal.unfit"), "{warning}");
     }
 
     #[test]

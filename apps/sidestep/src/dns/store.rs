@@ -10,8 +10,8 @@ use std::time::SystemTime;
 
 use anyhow::{Context, bail};
 use dns_auth::compile::{compile, compile_changed};
-use dns_transfer::Difference;
 use dns_transfer::difference::apply;
+use dns_transfer::{Difference, lacking};
 use dns_wire::NameBuf;
 use dns_zone::text::{Position, Problem, ZoneTextError, ZoneTextErrors};
 use dns_zone::{Changed, Zone};
@@ -56,11 +56,15 @@ pub(super) fn add(path: &Path, differences: &[Arc<Difference>], zone: &Zone) -> 
 pub(super) fn add_update(path: &Path, differences: &[Arc<Difference>], zone: &Zone) -> anyhow::Result<()> {
     let (is_edited, time) = (is_edited(path), journal::time(path));
     let len = journal::append(path, differences)?;
-    if let Some(time) = time.filter(|_| is_edited) {
-        // The file stays newer than what was in the journal when it was changed. The journal has the update, whatever comes of that.
-        if let Err(error) = journal::set_time(path, time) {
-            log::warn!("zone {}: the time of its journal cannot be kept: {error}", zone.origin());
-        }
+    let time = match is_edited {
+        // The file stays newer than what was in the journal when it was changed.
+        true => time,
+        // One whose time is still to come was not changed by this.
+        false => file_time(path).filter(|file| journal::time(path).is_some_and(|journal| journal < *file)),
+    };
+    // The journal has the update, whatever comes of that.
+    if let Some(error) = time.and_then(|time| journal::set_time(path, time).err()) {
+        log::warn!("zone {}: the time of its journal cannot be kept: {error}", zone.origin());
     }
     match is_edited {
         false => shorten(path, len, zone),
@@ -89,10 +93,14 @@ fn is_long(path: &Path, len: u64) -> bool {
     len > JOURNAL_MIN.max(fs::metadata(path).map_or(0, |metadata| metadata.len()) / 2)
 }
 
-/// Whether somebody has changed the file after the last update.
+/// Whether somebody has changed the file after the last update, and it was not read since.
 fn is_edited(path: &Path) -> bool {
-    let changed = fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
-    journal::time(path).is_some_and(|journal| changed > Some(journal))
+    journal::time(path).is_some_and(|journal| file_time(path) > Some(journal))
+}
+
+/// When the file of a zone was changed; `None` if there is none.
+pub(super) fn file_time(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
 }
 
 /// Writes all updates of a zone into its file, if there are some.
@@ -126,7 +134,8 @@ pub(super) fn remove(path: &Path) {
 
 /// The zone in the file, and what the journal says since.
 pub(super) fn read(spec: &ZoneSpec) -> Result<Version, ZoneTextErrors> {
-    with_journal(Version::first(compile(load::read(spec)?)), &spec.file)
+    let time = file_time(&spec.file);
+    with_journal(Version::first(compile(load::read(spec)?)), &spec.file, time).map(|(version, _)| version)
 }
 
 /// The same for a tool, which changes nothing: a server may be writing there.
@@ -135,7 +144,7 @@ pub(super) fn look(spec: &ZoneSpec) -> Result<Version, ZoneTextErrors> {
     let Some(zone) = held.tree() else { return Ok(held) };
     let differences = journal::look(&spec.file);
     let differences = differences.map_err(|error| cannot_read(zone, &spec.file, &error.to_string()))?;
-    Ok(match follow(zone, differences) {
+    Ok(match follow(zone, &differences) {
         Ok(Some((changed, differences))) => held.next(compile_changed(&held.served, changed), &differences),
         _ => held,
     })
@@ -146,53 +155,90 @@ pub(super) fn read_file_alone(spec: &ZoneSpec) -> Result<Version, ZoneTextErrors
     Ok(Version::first(compile(load::read(spec)?)))
 }
 
-/// A zone that was read from its file, and what the journal says since.
+/// A zone that was read from its file, which was changed at `time`, and what the journal says since. Then, what whoever had it read should know.
 ///
 /// # Errors
 /// The journal cannot be read: what it has may be right, so what is in the file is not the last version.
-pub(super) fn with_journal(held: Version, path: &Path) -> Result<Version, ZoneTextErrors> {
-    let Some(zone) = held.tree() else { return Ok(held) };
-    Ok(match newer(zone, path)? {
-        Some((changed, differences)) => held.next(compile_changed(&held.served, changed), &differences),
-        None => held,
+pub(super) fn with_journal(
+    held: Version,
+    path: &Path,
+    time: Option<SystemTime>,
+) -> Result<(Version, Option<String>), ZoneTextErrors> {
+    let Some(zone) = held.tree() else { return Ok((held, None)) };
+    Ok(match newer(zone, path, time)? {
+        (Some((changed, differences)), warning) => {
+            (held.next(compile_changed(&held.served, changed), &differences), warning)
+        }
+        (None, warning) => (held, warning),
     })
 }
 
 /// The same of a zone alone.
-pub(super) fn zone_with_journal(zone: Zone, path: &Path) -> Result<Zone, ZoneTextErrors> {
-    Ok(newer(&zone, path)?.map_or(zone, |(changed, _)| changed.zone))
+pub(super) fn zone_with_journal(
+    zone: Zone,
+    path: &Path,
+    time: Option<SystemTime>,
+) -> Result<(Zone, Option<String>), ZoneTextErrors> {
+    let (newer, warning) = newer(&zone, path, time)?;
+    Ok((newer.map_or(zone, |(changed, _)| changed.zone), warning))
 }
 
 /// What came since the file was written, and the differences that lead there.
 type Newer = (Changed, Vec<Arc<Difference>>);
 
-/// `None` if the file has it all.
-fn newer(zone: &Zone, path: &Path) -> Result<Option<Newer>, ZoneTextErrors> {
+/// `None` if the file has it all, or the journal is for another one: then why.
+fn newer(
+    zone: &Zone,
+    path: &Path,
+    time: Option<SystemTime>,
+) -> Result<(Option<Newer>, Option<String>), ZoneTextErrors> {
     let unreadable = |error: &io::Error| cannot_read(zone, path, &error.to_string());
     let differences = journal::read(path).map_err(|error| unreadable(&error))?;
-    follow(zone, differences).or_else(|error| {
-        // What comes later is not to stand behind it.
-        let aside = journal::set_aside(path).map_err(|error| unreadable(&error))?;
-        log::error!(
-            "zone {}: its journal is not for its file, and is set aside as {}: updates are lost that the file does not have: {error:#}",
-            zone.origin(),
-            aside.display()
-        );
-        Ok(None)
-    })
+    let error = match follow(zone, &differences) {
+        Ok(newer) => {
+            note_read(zone, path, time, newer.is_none());
+            return Ok((newer, None));
+        }
+        Err(error) => error,
+    };
+    // What comes later is not to stand behind it.
+    let aside = journal::set_aside(path).map_err(|error| unreadable(&error))?;
+    let why = format!(
+        "its journal is not for its file, and is set aside as {}: updates are lost that the file does not have: {error:#}",
+        aside.display()
+    );
+    log::error!("zone {}: {why}", zone.origin());
+    Ok((None, Some(why)))
+}
+
+/// What is served has all that the file had at `time`: it may be written over, unless it was changed again. A journal whose updates are all in the
+/// file is of no use any more.
+fn note_read(zone: &Zone, path: &Path, time: Option<SystemTime>, has_all: bool) {
+    let noted = match time {
+        _ if has_all => journal::remove(path),
+        Some(time) if journal::time(path).is_some_and(|journal| journal < time) => {
+            journal::set_time(path, time)
+        }
+        _ => Ok(()),
+    };
+    if let Err(error) = noted {
+        log::warn!("zone {}: {} counts as changed by hand: {error}", zone.origin(), path.display());
+    }
 }
 
 /// # Errors
 /// The differences are for other versions.
-fn follow(zone: &Zone, mut differences: Vec<Arc<Difference>>) -> anyhow::Result<Option<Newer>> {
-    let Some(last) = differences.last() else { return Ok(None) };
-    if last.to() == zone.serial() {
+fn follow(zone: &Zone, differences: &[Arc<Difference>]) -> anyhow::Result<Option<Newer>> {
+    if differences.is_empty() {
+        return Ok(None);
+    }
+    let newer = lacking(zone, differences);
+    let newer = newer
+        .with_context(|| format!("none of its versions is that of serial {} in the file", zone.serial()))?;
+    if newer.is_empty() {
         return Ok(None); // A crash between a new file and the end of the journal leaves what led to the file.
     }
-    let first = differences.iter().position(|difference| difference.from() == zone.serial());
-    let first = first.with_context(|| format!("it has no version {}", zone.serial()))?;
-    differences.drain(..first);
-    Ok(Some((apply(zone, &differences)?, differences)))
+    Ok(Some((apply(zone, newer)?, newer.to_vec())))
 }
 
 fn cannot_read(zone: &Zone, path: &Path, reason: &str) -> ZoneTextErrors {
@@ -225,6 +271,10 @@ fn write_to(path: &Path, zone: &Zone) -> io::Result<()> {
     write_zone_to(zone, &mut file)?;
     file.sync_all()
 }
+
+#[cfg(test)]
+#[path = "store_history_tests.rs"]
+mod histories;
 
 #[cfg(test)]
 mod tests {
@@ -315,6 +365,42 @@ mod tests {
         File::options().append(true).open(&file).unwrap().set_modified(earlier).unwrap();
         add_update(&file, &differences(&long, &longer), &longer).unwrap();
         assert_ne!(fs::read(&file).unwrap(), text, "it has all updates");
+    }
+
+    #[test]
+    fn a_file_that_was_touched_is_written_again_once_it_was_read() {
+        let place = Place::new("touched");
+        let (file, spec) = place.zone();
+        let versions = [1, 2, 3, 4].map(|serial| version(serial, serial - 1));
+        let update = |from: usize| {
+            add_update(&file, &differences(&versions[from], &versions[from + 1]), &versions[from + 1])
+                .unwrap();
+        };
+        update(0);
+        let later = SystemTime::now() + std::time::Duration::from_secs(60);
+        File::options().append(true).open(&file).unwrap().set_modified(later).unwrap();
+        update(1);
+        assert!(settle(&file, &versions[2]).is_err(), "nobody knows what changed");
+        assert_eq!(read(&spec).unwrap().tree().unwrap().serial(), 3);
+        update(2);
+        settle(&file, &versions[3]).unwrap();
+        assert_eq!(read_file_alone(&spec).unwrap().tree().unwrap().serial(), 4);
+    }
+
+    #[test]
+    fn a_crash_between_a_new_file_and_the_end_of_its_journal_counts_as_no_change_by_hand() {
+        let place = Place::new("between");
+        let (file, spec) = place.zone();
+        let versions = [1, 2, 3].map(|serial| version(serial, serial - 1));
+        add_update(&file, &differences(&versions[0], &versions[1]), &versions[1]).unwrap();
+        let left = fs::read(journal::path(&file)).unwrap();
+        save(&file, &versions[1]).unwrap();
+        fs::write(journal::path(&file), left).unwrap();
+        journal::set_time(&file, SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(read(&spec).unwrap().tree().unwrap().serial(), 2);
+        assert!(!journal::path(&file).exists(), "the file has it all");
+        add_update(&file, &differences(&versions[1], &versions[2]), &versions[2]).unwrap();
+        settle(&file, &versions[2]).unwrap();
     }
 
     #[test]

@@ -99,8 +99,12 @@ impl SecondarySpec {
     }
 }
 
-/// The name of a zone's file: that of the zone, with everything but letters, digits, `-`, `_` and `.` as `%` and two hexadecimal digits.
+/// The name of a zone's file: that of the zone, with everything but letters, digits, `-`, `_` and `.` as `%` and two hexadecimal digits. Of a long
+/// one it is the beginning, `~`, which no other has, and a hash.
 pub(crate) fn file_name(origin: &NameBuf) -> String {
+    /// Names of files have 255 octets at most, and there are some with `.etcd-zone.sidestep-signed.journal.unfit.15` behind this.
+    const LEN_MAX: usize = 200;
+    const BEGINNING_LEN: usize = 100;
     let plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-_".contains(&octet);
     let label = |label: &[u8]| -> String {
         let octets = label
@@ -109,7 +113,13 @@ pub(crate) fn file_name(origin: &NameBuf) -> String {
         octets.collect()
     };
     let labels: Vec<String> = origin.as_name().labels().map(label).collect();
-    format!("{}.zone", labels.join("."))
+    let name = labels.join(".");
+    if name.len() <= LEN_MAX {
+        return format!("{name}.zone");
+    }
+    let hash = nsec3::Parameters { iterations: 0, salt: &[] }.hash(origin.as_name());
+    let hash = nsec3::to_base32hex(&hash).map(char::from);
+    format!("{}~{}.zone", &name[..BEGINNING_LEN], String::from_iter(hash))
 }
 
 impl Transfers {
@@ -494,6 +504,29 @@ mod tests {
         assert!(!member.is_catalog, "a catalog in a catalog is a zone");
         let error = resolve("[[secondary]]\nzone = \"z\"\nprimaries = [\"::1\"]\nmembers = \"m\"\n");
         assert!(format!("{:#}", error.unwrap_err()).contains("members: expected catalog = true"));
+    }
+
+    #[test]
+    fn a_zone_of_a_long_name_has_a_file_that_can_be_made() {
+        let label = "a".repeat(60);
+        let file = |last: &str| {
+            let text = format!("{label}.{label}.{label}.{last}");
+            file_name(&NameBuf::from_text(text.as_bytes(), None).unwrap())
+        };
+        let names = [
+            file(&format!("{label}.")),
+            file(&format!("{}b.", &label[1..])),
+            file("\\/\\/\\/\\/\\/\\/\\/\\/."),
+        ];
+        for (number, name) in names.iter().enumerate() {
+            let longest = name.replace(".zone", ".etcd-zone.sidestep-signed.journal.unfit.15");
+            assert!(longest.len() <= 255 && name.ends_with(".zone"), "{name}");
+            assert!(names[..number].iter().all(|other| other != name), "{name}");
+            // The file system has the last word.
+            let path = std::env::temp_dir().join(longest);
+            std::fs::write(&path, "").unwrap();
+            std::fs::remove_file(path).unwrap();
+        }
     }
 
     #[test]

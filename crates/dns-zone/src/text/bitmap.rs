@@ -45,6 +45,22 @@ impl RdataReader<'_, '_> {
     }
 }
 
+/// The types in windows, as far as these are whole.
+pub(super) fn types_in(octets: &[u8]) -> impl Iterator<Item = Rtype> {
+    let mut rest = octets;
+    let windows = std::iter::from_fn(move || {
+        let [window, length, behind @ ..] = rest else { return None };
+        let bits;
+        (bits, rest) = behind.split_at_checked(usize::from(*length))?;
+        Some((u16::from(*window) << 8, bits))
+    });
+    windows.flat_map(|(window, bits)| {
+        let numbers = (0..bits.len().min(WINDOW_LEN_MAX) as u16 * 8)
+            .filter(|number| bits[usize::from(number / 8)] & (0x80 >> (number % 8)) != 0);
+        numbers.map(move |number| Rtype(window | number))
+    })
+}
+
 /// True if the windows ascend, and none is empty, too long, or ends in a zero octet.
 pub(super) fn is_bitmap(mut octets: &[u8]) -> bool {
     let mut lowest_window = 0;

@@ -16,9 +16,13 @@ const fn digits(alphabet: &[u8], ignore_case: bool) -> [u8; 256] {
     values
 }
 
-const BASE64: [u8; 256] = digits(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", false);
-const BASE32_HEX: [u8; 256] = digits(b"0123456789ABCDEFGHIJKLMNOPQRSTUV", true);
-const BASE16: [u8; 256] = digits(b"0123456789ABCDEF", true);
+const BASE64_DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+const BASE32_HEX_DIGITS: &[u8] = b"0123456789ABCDEFGHIJKLMNOPQRSTUV";
+const BASE16_DIGITS: &[u8] = b"0123456789ABCDEF";
+
+const BASE64: [u8; 256] = digits(BASE64_DIGITS, false);
+const BASE32_HEX: [u8; 256] = digits(BASE32_HEX_DIGITS, true);
+const BASE16: [u8; 256] = digits(BASE16_DIGITS, true);
 
 /// Collects digits of `digit_bits` bits each, possibly from several tokens, into octets.
 pub(super) struct Decoder {
@@ -82,6 +86,42 @@ impl Decoder {
         let padded = !self.wants_padding
             || ((self.digit_count + self.padding_count).is_multiple_of(4) && self.padding_count <= 2);
         (whole && padded).then_some(())
+    }
+}
+
+/// How octets are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Encoding {
+    /// With padding.
+    Base64,
+    Base16,
+    /// Without padding.
+    Base32Hex,
+}
+
+/// Appends octets as text, in upper case where there is a choice.
+pub(super) fn encode(encoding: Encoding, octets: &[u8], text: &mut String) {
+    let (digits, digit_bits): (&[u8], u32) = match encoding {
+        Encoding::Base64 => (BASE64_DIGITS, 6),
+        Encoding::Base16 => (BASE16_DIGITS, 4),
+        Encoding::Base32Hex => (BASE32_HEX_DIGITS, 5),
+    };
+    let mut push = |bits: u32| text.push(char::from(digits[(bits & ((1 << digit_bits) - 1)) as usize]));
+    let (mut pending, mut pending_bits) = (0u32, 0);
+    for &octet in octets {
+        pending = (pending << 8 | u32::from(octet)) & 0xffff;
+        pending_bits += 8;
+        while pending_bits >= digit_bits {
+            pending_bits -= digit_bits;
+            push(pending >> pending_bits);
+        }
+    }
+    if pending_bits > 0 {
+        push(pending << (digit_bits - pending_bits));
+    }
+    if encoding == Encoding::Base64 {
+        let missing = (3 - octets.len() % 3) % 3;
+        text.extend(std::iter::repeat_n('=', missing));
     }
 }
 

@@ -4,6 +4,7 @@ use super::error::Parsed;
 use super::field::RdataReader;
 use super::lexer::Token;
 use super::number::{decimal, fixed_point};
+use super::print::{Octets, Words};
 
 /// Latitude 0 and longitude 0 in thousandths of a second of arc.
 const EQUATOR: u32 = 1 << 31;
@@ -81,6 +82,31 @@ fn parse_precision(text: &[u8]) -> Option<u8> {
         exponent += 1;
     }
     (exponent <= 9).then_some((digit as u8) << 4 | exponent)
+}
+
+/// The form that [`read`] reads. Lengths whose digits are none are not given the right text.
+pub(super) fn print(words: &mut Words<'_>, octets: &mut Octets<'_>) -> Option<()> {
+    let _version = octets.u8()?;
+    let precisions = octets.take(3)?;
+    print_angle(words, octets.u32()?, ['N', 'S']);
+    print_angle(words, octets.u32()?, ['E', 'W']);
+    let altitude_cm = i64::from(octets.u32()?) - ALTITUDE_BASE_CM;
+    let (sign, cm) = (if altitude_cm < 0 { "-" } else { "" }, altitude_cm.unsigned_abs());
+    words.push(format_args!("{sign}{}.{:02}m", cm / 100, cm % 100));
+    for precision in precisions {
+        let cm = u64::from(precision >> 4) * 10u64.pow(u32::from(precision & 0xf));
+        match cm {
+            0..100 => words.push(format_args!("0.{cm:02}m")),
+            _ => words.push(format_args!("{}m", cm / 100)),
+        }
+    }
+    Some(())
+}
+
+fn print_angle(words: &mut Words<'_>, number: u32, letters: [char; 2]) {
+    let (angle_ms, letter) = (number.abs_diff(EQUATOR), letters[usize::from(number < EQUATOR)]);
+    let (degrees, minutes, ms) = (angle_ms / 3_600_000, angle_ms / 60_000 % 60, angle_ms % 60_000);
+    words.push(format_args!("{degrees} {minutes} {}.{:03} {letter}", ms / 1000, ms % 1000));
 }
 
 fn without_unit(text: &[u8]) -> &[u8] {

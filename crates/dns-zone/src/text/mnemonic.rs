@@ -78,6 +78,12 @@ pub(super) const SERVICES: &[(u16, &str)] = &[
     (443, "HTTPS"),
 ];
 
+/// The word of a number, or the number.
+pub(super) fn word(words: &[(u16, &str)], number: u16) -> String {
+    let known = words.iter().find(|(known, _)| *known == number);
+    known.map_or_else(|| number.to_string(), |(_, word)| (*word).to_owned())
+}
+
 /// The number of a word, in any case, or a number up to `max`.
 pub(super) fn number(words: &[(u16, &str)], text: &[u8], max: u16) -> Option<u16> {
     if let Some(number) = super::number::decimal(text, u64::from(max)) {

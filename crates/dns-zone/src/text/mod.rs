@@ -28,6 +28,7 @@ mod lexer;
 mod loc;
 mod mnemonic;
 mod number;
+mod print;
 mod reader;
 mod schema;
 mod svcb;
@@ -42,6 +43,7 @@ use dns_wire::{Class, Name, NameBuf, Rtype};
 pub use error::{FileId, Position, Problem, ZoneTextError, ZoneTextErrors};
 #[doc(hidden)]
 pub use fuzz::fuzz_zone_text;
+pub use print::{RdataPrinter, rdata_text};
 pub use reader::origin_from_path;
 pub use window::TextFile;
 

@@ -74,6 +74,22 @@ pub(super) fn time_s(text: &[u8]) -> Option<u32> {
     u32::try_from(((days * 24 + hour) * 60 + minute) * 60 + second).ok()
 }
 
+/// Seconds since 1970 as `YYYYMMDDHHmmSS` in UTC (RFC 4034, 3.2).
+pub(super) fn calendar(seconds: u32) -> String {
+    let (mut days, seconds) = (u64::from(seconds) / 86_400, seconds % 86_400);
+    let (mut year, mut month) = (1970, 1);
+    loop {
+        let length = days_in_month(year, month);
+        if days < length {
+            break;
+        }
+        days -= length;
+        (year, month) = if month == 12 { (year + 1, 1) } else { (year, month + 1) };
+    }
+    let (day, hour, minute, second) = (days + 1, seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}")
+}
+
 fn is_leap(year: u64) -> bool {
     year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
 }
@@ -128,6 +144,9 @@ mod tests {
         assert_eq!(time_s(b"20240229000000"), Some(1_709_164_800));
         assert_eq!(time_s(b"21060207062815"), Some(u32::MAX));
         assert_eq!(time_s(b"1084127779"), Some(1_084_127_779));
+        for seconds in [0, 1_084_127_779, 1_709_164_800, u32::MAX] {
+            assert_eq!(time_s(calendar(seconds).as_bytes()), Some(seconds));
+        }
         for text in ["20230229000000", "20231301000000", "21060207062816", "20230101240000", "4294967296"] {
             assert_eq!(time_s(text.as_bytes()), None, "{text}");
         }

@@ -3,11 +3,12 @@
 use std::ops::Range;
 
 use super::address::{parse_ipv4, parse_ipv6};
-use super::encoding::{Decoder, push_unescaped};
+use super::encoding::{Decoder, Encoding, encode, push_unescaped};
 use super::error::{Parsed, Problem};
 use super::field::{RDATA_LEN_MAX, RdataReader};
 use super::lexer::Token;
 use super::number::decimal;
+use super::print::{Octets, Quoted, Words};
 
 const MANDATORY: u16 = 0;
 const ALPN: u16 = 1;
@@ -120,6 +121,62 @@ impl RdataReader<'_, '_> {
             }
         }
     }
+}
+
+/// The parameters as [`RdataReader::svc_params`] reads them.
+pub(super) fn print(words: &mut Words<'_>, octets: &mut Octets<'_>) -> Option<()> {
+    while !octets.0.is_empty() {
+        let (key, length) = (octets.u16()?, octets.u16()?);
+        let value = octets.take(length.into())?;
+        let text = value_text(key, &mut Octets(value))?;
+        words.push(format_args!("{}{text}", key_text(key)));
+    }
+    Some(())
+}
+
+fn key_text(key: u16) -> String {
+    let known = KEYS.iter().find(|(known, _)| *known == key);
+    known.map_or_else(|| format!("key{key}"), |(_, word)| (*word).to_owned())
+}
+
+/// What stands behind a key: `=` and a value, or nothing.
+fn value_text(key: u16, value: &mut Octets<'_>) -> Option<String> {
+    Some(match key {
+        MANDATORY => list(value, |value| value.u16().map(key_text))?,
+        ALPN => format!("={}", Quoted(&protocols(value)?)),
+        PORT | TLS_SUPPORTED_GROUPS => list(value, |value| value.u16().map(|number| number.to_string()))?,
+        IPV4HINT => list(value, |value| value.ipv4().map(|address| address.to_string()))?,
+        IPV6HINT => list(value, |value| value.ipv6().map(|address| address.to_string()))?,
+        ECH => {
+            let mut text = "=".to_owned();
+            encode(Encoding::Base64, value.rest(), &mut text);
+            text
+        }
+        _ if value.0.is_empty() => String::new(),
+        _ => format!("={}", Quoted(value.rest())),
+    })
+}
+
+fn list(value: &mut Octets<'_>, item: impl Fn(&mut Octets<'_>) -> Option<String>) -> Option<String> {
+    let mut items = Vec::new();
+    while !value.0.is_empty() {
+        items.push(item(value)?);
+    }
+    Some(format!("={}", items.join(",")))
+}
+
+/// Protocols with commas between, as [`push_alpn`] reads them.
+fn protocols(value: &mut Octets<'_>) -> Option<Vec<u8>> {
+    let mut protocols = Vec::new();
+    while !value.0.is_empty() {
+        let mut escaped = Vec::new();
+        for &octet in value.counted()? {
+            escaped.extend(matches!(octet, b'\\' | b',').then_some(b'\\'));
+            escaped.push(octet);
+        }
+        protocols.push(escaped);
+    }
+    Some(protocols.join(&b','))
 }
 
 /// A key, and whether it is in the form `keyNNNNN`, whose value is in wire format.

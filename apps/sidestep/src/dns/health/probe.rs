@@ -48,7 +48,7 @@ impl Probe {
     ) -> Result<Probe, Outcome> {
         let interest = Interest::READABLE | Interest::WRITABLE;
         let connect = |port: u16| {
-            let mut stream = TcpStream::connect((to, port).into()).map_err(of_connection)?;
+            let mut stream = TcpStream::connect((to, port).into()).map_err(of_start)?;
             registry.register(&mut stream, Token(token), interest).map_err(impossible)?;
             Ok(stream)
         };
@@ -60,12 +60,12 @@ impl Probe {
             }
             CheckKind::Ping => {
                 let socket = ping_socket(to).map_err(|error| Outcome::Impossible(explain_ping(&error)))?;
-                socket.connect(&SocketAddr::from((to, 0)).into()).map_err(of_connection)?;
+                socket.connect(&SocketAddr::from((to, 0)).into()).map_err(of_start)?;
                 registry
                     .register(&mut SourceFd(&socket.as_raw_fd()), Token(token), Interest::READABLE)
                     .map_err(impossible)?;
                 let token = u64::from(random_number()) << 32 | u64::from(random_number());
-                socket.send(&ping::request(to, token)).map_err(of_connection)?;
+                socket.send(&ping::request(to, token)).map_err(of_start)?;
                 Ok(Probe::Ping { socket, to, token })
             }
         }
@@ -94,6 +94,15 @@ impl Probe {
             Probe::Tcp(stream) | Probe::Http { stream, .. } => registry.deregister(stream),
             Probe::Ping { socket, .. } => registry.deregister(&mut SourceFd(&socket.as_raw_fd())),
         };
+    }
+}
+
+/// What an error says that comes before anything was sent.
+fn of_start(error: io::Error) -> Outcome {
+    match error.kind() {
+        // It is this host that has no route. What routers on the way say of the other one comes later.
+        io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => impossible(error),
+        _ => of_connection(error),
     }
 }
 
@@ -194,5 +203,24 @@ fn explain_ping(error: &io::Error) -> String {
             "group {group} may not ping: have the sysctl net.ipv4.ping_group_range include it, or check by tcp or http"
         ),
         _ => plain(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_route_it_is_this_host_that_cannot_check() {
+        let poll = mio::Poll::new().unwrap();
+        // Linux has no route for TCP there, whatever else it has.
+        let nowhere = Ipv4Addr::new(224, 0, 0, 1).into();
+        let Err(outcome) = Probe::begin(&CheckKind::Tcp { port: 9 }, nowhere, 0, poll.registry()) else {
+            panic!("a connection to a group of hosts")
+        };
+        assert!(matches!(&outcome, Outcome::Impossible(why) if why == "network is unreachable"));
+        // A router said so, or the host's own network.
+        let later = of_connection(io::Error::from_raw_os_error(rustix::io::Errno::NETUNREACH.raw_os_error()));
+        assert!(matches!(later, Outcome::Failed(_)));
     }
 }

@@ -7,11 +7,6 @@ use std::ops::RangeInclusive;
 use dns_message::{Malformed, Message, Question, Record};
 use dns_wire::header::flag;
 use dns_wire::{Edns, Rcode, Rtype};
-use domain::base::name::ParsedName;
-use domain::base::rdata::ParseAnyRecordData;
-use domain::base::zonefile_fmt::{DisplayKind, ZonefileFmt};
-use domain::dep::octseq::Parser;
-use domain::rdata::AllRecordData;
 
 use super::Source;
 
@@ -150,18 +145,6 @@ impl Said {
     }
 }
 
-/// The data of a record as zone files have it; where it does not have its type's form, as RFC 3597, 5 has it.
-pub(super) fn rdata_text(record: &Record) -> String {
-    let mut parser = Parser::from_ref(&record.rdata[..]);
-    let rtype = domain::base::Rtype::from_int(record.rtype.0);
-    let known = AllRecordData::<_, ParsedName<_>>::parse_any_rdata(rtype, &mut parser);
-    let known = known.ok().filter(|_| parser.remaining() == 0);
-    let text = known.map(|data| data.display_zonefile(DisplayKind::Simple).to_string());
-    // Not every type's text is escaped (ALPN of SVCB is not), and a zone's owner is not to write to the terminal, or lines into a script.
-    let is_printable = |text: &String| text.chars().all(|letter| matches!(letter, ' '..='~'));
-    text.filter(is_printable).unwrap_or_else(|| format!("\\# {} {}", record.rdata.len(), hex(&record.rdata)))
-}
-
 /// An option of EDNS for people.
 pub(super) fn option_text(code: u16, data: &[u8]) -> String {
     match code {
@@ -205,19 +188,4 @@ pub(super) fn hex(octets: &[u8]) -> String {
         let _ = write!(text, "{octet:02x}"); // A string takes everything.
         text
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use dns_wire::{Class, NameBuf};
-
-    use super::*;
-
-    #[test]
-    fn nothing_that_a_zone_says_is_a_command_to_the_terminal() {
-        // Priority 1, target ".", ALPN of a line break and an escape.
-        let rdata = b"\0\x01\0\0\x01\0\x03\x02\n\x1b".to_vec();
-        let record = Record { owner: NameBuf::root(), rtype: Rtype::HTTPS, class: Class::IN, ttl: 1, rdata };
-        assert_eq!(rdata_text(&record), r"\# 10 00010000010003020a1b");
-    }
 }

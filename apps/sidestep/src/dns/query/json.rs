@@ -1,9 +1,10 @@
 //! Answers as JSON, in the words of RFC 8427.
 
 use dns_message::Record;
+use dns_zone::text::rdata_text;
 use serde_json::{Map, Value, json};
 
-use super::answer::{Answer, hex, rdata_text};
+use super::answer::{Answer, hex};
 
 /// The message, and who sent it.
 pub(super) fn message(answer: &Answer) -> Value {
@@ -51,7 +52,7 @@ fn record(record: &Record) -> Value {
     object.insert("TYPEname".to_owned(), json!(record.rtype.to_string()));
     object.insert("CLASS".to_owned(), json!(record.class.0));
     object.insert("TTL".to_owned(), json!(record.ttl));
-    object.insert(format!("rdata{}", record.rtype), json!(rdata_text(record)));
+    object.insert(format!("rdata{}", record.rtype), json!(rdata_text(record.rtype, &record.rdata)));
     object.insert("RDATAHEX".to_owned(), json!(hex(&record.rdata)));
     Value::Object(object)
 }

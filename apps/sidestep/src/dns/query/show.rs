@@ -3,8 +3,9 @@
 use std::io::{self, Write};
 
 use dns_message::Record;
+use dns_zone::text::rdata_text;
 
-use super::answer::{Answer, option_text, rdata_text};
+use super::answer::{Answer, option_text};
 
 /// The sections behind the question.
 const SECTIONS: [&str; 3] = ["answer", "authority", "additional"];
@@ -34,7 +35,9 @@ pub(super) fn long(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
 
 /// The data of the answer section.
 pub(super) fn short(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
-    answer.sections[0].iter().try_for_each(|record| writeln!(out, "{}", rdata_text(record)))
+    answer.sections[0]
+        .iter()
+        .try_for_each(|record| writeln!(out, "{}", rdata_text(record.rtype, &record.rdata)))
 }
 
 /// From whom, how, and how fast.
@@ -46,5 +49,12 @@ pub(super) fn origin(answer: &Answer) -> String {
 
 /// A record as a line of a zone file.
 pub(in crate::dns) fn line(record: &Record) -> String {
-    format!("{} {} {} {} {}", record.owner, record.ttl, record.class, record.rtype, rdata_text(record))
+    format!(
+        "{} {} {} {} {}",
+        record.owner,
+        record.ttl,
+        record.class,
+        record.rtype,
+        rdata_text(record.rtype, &record.rdata)
+    )
 }
