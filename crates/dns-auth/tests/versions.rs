@@ -226,7 +226,7 @@ fn check_answers(
             }
         }
     }
-    Ok(Arc::clone(&catalogs[0].zones()[0]))
+    Ok(Arc::clone(catalogs[0].zone(0)))
 }
 
 /// An answer without what may differ: the order of records, letters of names, and with these what can be compressed.

@@ -28,7 +28,7 @@ use super::etcd::{self, Follower};
 use super::events::{Event, Events};
 use super::guard_config::Chance;
 use super::health::{Checker, Health};
-use super::load::{Choice, Loaded, Looks};
+use super::load::{Choice, Loaded, Looks, NewVersion, catalog_replacing};
 use super::notify::Notifier;
 use super::options::{ResponderKind, Serve};
 use super::orders::SharedStates;
@@ -194,10 +194,25 @@ pub(crate) fn publication(config: &Config, loaded: &Loaded, shared: &Shared) -> 
     let from_etcd = shared.served_from_etcd(loaded);
     let others = shared.secondaries.values().chain(&shared.catalog).chain(from_etcd.iter().copied());
     let catalog = loaded.catalog_with(others.map(|version| &version.served));
-    let transfers = Arc::new(transfers::service(config, loaded, shared, &from_etcd));
+    let policy = config.transfers.policy(loaded, shared, (&from_etcd, &catalog));
+    let transfers = Arc::new(transfers::service(policy, shared));
     let guard = config.guard.options(&shared.chance);
     let log = shared.query_log.as_ref().map(|log| Arc::clone(&log.answers));
     Published { catalog, settings: Arc::clone(&config.settings), transfers, guard, log }
+}
+
+/// The same with other versions of some zones: costs as much as those, however many zones there are. `None` if they are not served as they were.
+pub(crate) fn next_publication(
+    now: &Published,
+    shared: &Shared,
+    versions: &[NewVersion],
+) -> Option<Published> {
+    let catalog = catalog_replacing(&now.catalog, versions)?;
+    let mut policy = now.transfers.policy.clone();
+    versions.iter().for_each(|version| transfers::set_history(&mut policy, &catalog, &version.after));
+    let transfers = Arc::new(transfers::service(policy, shared));
+    let (settings, guard, log) = (Arc::clone(&now.settings), now.guard.clone(), now.log.clone());
+    Some(Published { catalog, settings, transfers, guard, log })
 }
 
 /// What stays from version to version.

@@ -75,8 +75,7 @@ impl Subject for Sources {
 
     fn zones(&self) -> Vec<ZoneReport> {
         let published = self.published.load_full();
-        let zones = published.catalog.zones();
-        let reports = zones.iter().map(|zone| self.report(zone, &published.transfers)).collect();
+        let reports = published.catalog.zones().map(|zone| self.report(zone, &published.transfers)).collect();
         self.signed_until.forget_others(&published.catalog);
         reports
     }
@@ -206,7 +205,7 @@ impl Sources {
             let published = self.published.load();
             (Arc::clone(&published.catalog), Arc::clone(&published.transfers))
         };
-        let zones: Vec<Seen> = catalog.zones().iter().map(|zone| self.see(zone, &transfers)).collect();
+        let zones: Vec<Seen> = catalog.zones().map(|zone| self.see(zone, &transfers)).collect();
         self.signed_until.forget_others(&catalog);
         zone_metrics::counts(&zones, self.states.with(|states| states.zone_metrics_max))
     }
