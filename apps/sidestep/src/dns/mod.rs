@@ -12,6 +12,7 @@
 //! | `service.rs` | the parts put together: start, ready line, drain |
 //! | `events.rs` | what it waits for: signals, and zones that load beside it |
 //! | `reload.rs` | SIGHUP |
+//! | `rebuild.rs` | zones that many updates have changed are built anew, beside all else |
 //! | `engines.rs` | the engines: one per core, with a stack where there is an interface |
 //! | `devices.rs`, `interface.rs` | which devices the engines serve: kernel sockets, or an interface with its shadows |
 //! | `tcp.rs`, `tcp_connection.rs` | DNS over TCP on kernel sockets |
@@ -70,6 +71,7 @@ mod pools;
 mod privileges;
 mod query;
 mod read_once;
+mod rebuild;
 mod reload;
 mod request_log;
 mod resolve;

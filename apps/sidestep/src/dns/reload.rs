@@ -29,6 +29,7 @@ use super::options::Serve;
 use super::orders::{Order, SharedStates};
 use super::parents::{Outcome, Parents};
 use super::pools::Pools;
+use super::rebuild::{Rebuilds, Rebuilt};
 use super::secondary::{Change, Notice};
 use super::service::{Shared, counted, next_publication, origin_of, publication, taken, what_is_served};
 use super::store;
@@ -76,6 +77,8 @@ pub(crate) struct Reloads<'s> {
     pub(crate) parents: Parents,
     /// Follows etcd, if zones come from there.
     pub(crate) follower: Option<Follower>,
+    /// The zone that is built anew.
+    pub(crate) rebuilds: Rebuilds,
 }
 
 impl Reloads<'_> {
@@ -96,6 +99,7 @@ impl Reloads<'_> {
                 Event::Health => self.follow_health(),
                 Event::Parents(Outcome::KeyChanged(origin)) => self.look_at_keys(Some(&origin)),
                 Event::Parents(Outcome::Done(round)) => self.parents.end(round),
+                Event::Rebuilt(rebuilt) => self.finish_rebuild(*rebuilt),
                 Event::Signal(_) => break, // A load that is under way ends with the process.
                 Event::Loaded(replacement) => {
                     let (config, loaded) = *replacement;
@@ -242,7 +246,7 @@ impl Reloads<'_> {
     }
 
     /// The codes of the answers to updates of one zone, and its next version with its number.
-    fn carry_out_in(&self, origin: &NameBuf, updates: &[Pending]) -> (Vec<Rcode>, Option<(usize, Version)>) {
+    fn carry_out_in(&mut self, origin: &NameBuf, updates: &[Pending]) -> (Vec<Rcode>, Option<(usize, Version)>) {
         let all = |code| (vec![code; updates.len()], None);
         if self.states.with(|states| states.frozen.contains(origin)) {
             log::info!("zone {origin} is frozen: updates are refused");
@@ -252,8 +256,24 @@ impl Reloads<'_> {
             return all(Rcode::NotAuth);
         };
         let requests = updates.iter().map(|update| &*update.request);
-        let (codes, version) = updates::carry_out(requests, held, file);
-        (codes, version.map(|version| (number, version)))
+        let (codes, next) = updates::carry_out(requests, held, file);
+        let Some((version, differences)) = next else { return (codes, None) };
+        if version.signing.is_none() {
+            let (zones, sender) = ((&held.served, &version.served), self.events.sender());
+            self.rebuilds.follow(zones, &differences, &sender);
+        }
+        (codes, Some((number, version)))
+    }
+
+    /// Serves a zone that was built anew in place of the same one.
+    fn finish_rebuild(&mut self, rebuilt: Rebuilt) {
+        let found = self.loaded.find(rebuilt.origin.as_name());
+        let (number, held) = found.map(|(number, _, version)| (number, version.clone())).unzip();
+        let version = self.rebuilds.finish(rebuilt, held.as_ref(), &self.events.sender());
+        let (Some(number), Some(version)) = (number, version) else { return };
+        self.replace_versions(vec![(number, version)]);
+        // To free a large zone takes a while, and updates wait.
+        let _ = thread::Builder::new().name("free".to_owned()).spawn(move || drop(held));
     }
 
     /// Renews signatures that end soon, and looks what keys have come or gone.
@@ -402,7 +422,14 @@ impl Reloads<'_> {
 
     /// Leaves out addresses of hosts that are down, and gives those that are up.
     fn follow_health(&mut self) {
-        self.replace_versions(self.loaded.versions_with_pools(&self.pools()));
+        let versions = self.loaded.versions_with_pools(&self.pools());
+        for (number, after) in &versions {
+            if let Some((_, before)) = self.loaded.numbered(*number) {
+                let zones = (&before.served, &after.served);
+                self.rebuilds.follow(zones, &[], &self.events.sender());
+            }
+        }
+        self.replace_versions(versions);
     }
 
     /// Has tools know which lines and pools there are.

@@ -33,6 +33,7 @@ use super::notify::Notifier;
 use super::options::{ResponderKind, Serve};
 use super::orders::SharedStates;
 use super::parents::Parents;
+use super::rebuild::Rebuilds;
 use super::reload::Reloads;
 use super::request_log::RequestLog;
 use super::secondary::{Notice, Prepared, SharedKeys};
@@ -131,6 +132,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         parents: Parents::new(events.sender()),
         follower,
         health,
+        rebuilds: Rebuilds::default(),
     };
     reloads.tell_configuration();
     reloads.check_hosts();
@@ -171,7 +173,7 @@ fn wait_for_zones(events: &Events) -> Option<(Config, Loaded)> {
             Event::Signal(SIGHUP) => again = true,
             Event::Signal(_) => return None,
             Event::Secondary(_) | Event::Etcd(_) | Event::Update(_) => {} // They begin later.
-            Event::Health | Event::Parents(_) => {}
+            Event::Health | Event::Parents(_) | Event::Rebuilt(_) => {}
             Event::Order(order) => order.answer(Err("the server is starting".to_owned())),
             Event::Loaded(loaded) => {
                 if again {
