@@ -221,6 +221,7 @@ impl ZoneEditor {
         }
         let Some(above) = node.parent().map(Node::id) else { return };
         self.builder.entry_mut(id).flags |= node_flag::REMOVED;
+        self.builder.zone.removed += 1;
         self.prune_upwards(above);
     }
 }
@@ -347,5 +348,11 @@ mod tests {
         for (text, is_left) in [("a.b.c.example.", false), ("b.c.example.", false), ("c.example.", true)] {
             assert_eq!((there(&with, text), there(&without, text)), (true, is_left), "{text}");
         }
+        let mut editor = ZoneEditor::new(&without);
+        editor.add(name("a.b.c.example.").as_name(), 60, Rtype::A, &[192, 0, 2, 1]).unwrap();
+        let again = editor.finish().unwrap().zone;
+        let counts = [&with, &without, &again].map(|zone| (zone.name_count(), zone.nodes().count()));
+        let all = with.node_count();
+        assert_eq!(counts, [(all, all), (all - 2, all - 2), (all, all)]);
     }
 }

@@ -157,7 +157,7 @@ pub(crate) fn describe(spec: &ZoneSpec, zone: &Zone) -> String {
         zone.origin(),
         zone.serial(),
         zone.record_count(),
-        zone.node_count(),
+        zone.name_count(),
     )
 }
 

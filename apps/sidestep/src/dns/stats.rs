@@ -139,7 +139,7 @@ impl Sources {
         let version = zone.tree().ok().map(|tree| ZoneVersion {
             serial: tree.serial(),
             records: tree.record_count(),
-            names: tree.node_count(),
+            names: tree.name_count(),
             is_signed: tree.apex().rrsets().any(|rrset| rrset.rtype() == Rtype::DNSKEY),
             signed_until: self.signed_until.of(zone),
             is_frozen,
