@@ -103,6 +103,8 @@ pub struct Catalog {
 #[derive(Clone, Debug)]
 struct Slot {
     served: Arc<ServedZone>,
+    /// Under which number its queries are counted.
+    counter: u16,
 }
 
 impl Default for Slot {
@@ -110,7 +112,7 @@ impl Default for Slot {
     fn default() -> Slot {
         static NO_ZONE: LazyLock<Arc<ServedZone>> =
             LazyLock::new(|| Arc::new(ServedZone::unavailable(NameBuf::root(), Unavailable::NotReady)));
-        Slot { served: Arc::clone(&NO_ZONE) }
+        Slot { served: Arc::clone(&NO_ZONE), counter: 0 }
     }
 }
 
@@ -148,8 +150,8 @@ impl Catalog {
         let mut kept = Vec::<Slot>::new();
         for served in zones {
             match origins.insert(served.origin()) {
-                None => kept.push(Slot { served }),
-                Some(number) if served.tree().is_ok() => kept[number as usize] = Slot { served },
+                None => kept.push(Slot { served, counter: 0 }),
+                Some(number) if served.tree().is_ok() => kept[number as usize].served = served,
                 Some(_) => {}
             }
         }
@@ -177,12 +179,28 @@ impl Catalog {
             if !Arc::ptr_eq(next.zone(number), before) || after.tree().is_err() {
                 return None;
             }
-            next.zones.set(number as usize, Slot { served: Arc::clone(after) });
+            let counter = next.counter(number);
+            next.zones.set(number as usize, Slot { served: Arc::clone(after), counter });
             if let Some(CatalogLines { lines, views }) = &mut next.lines {
                 views.set(number as usize, views_of(after, lines));
             }
         }
         Some(next)
+    }
+
+    /// The same, in which the queries of each zone are counted under the number that `of` gives its name: one below
+    /// [`ZONE_COUNTERS`](crate::ZONE_COUNTERS).
+    #[must_use]
+    pub fn counted_by(&self, mut of: impl FnMut(Name<'_>) -> u16) -> Catalog {
+        let counted =
+            |slot: &Slot| Slot { served: Arc::clone(&slot.served), counter: of(slot.served.origin()) };
+        Catalog { zones: self.zones.iter().map(counted).collect(), ..self.clone() }
+    }
+
+    /// Under which number the queries of a zone are counted.
+    #[inline(always)]
+    pub fn counter(&self, number: u32) -> u16 {
+        self.zones[number as usize].counter
     }
 
     /// The lines of clients, if there are any.
@@ -376,6 +394,27 @@ mod tests {
         assert!(before.replacing([(&version(), &version())]).is_none(), "another one is served");
         assert!(before.replacing([(&other, &other)]).is_none(), "it is not there");
         assert!(before.replacing([(served, &none)]).is_none(), "a zone of the same name may have data");
+    }
+
+    #[test]
+    fn queries_are_counted_by_zone_whatever_its_version() {
+        let number = |origin: Name<'_>| if origin.to_string() == "b." { 7 } else { 0 };
+        let before = catalog(&["a.", "b.", "c."]).counted_by(number);
+        let after = before.replacing([(before.zone(1), &Arc::new(compile(zone("b.", ""))))]).unwrap();
+        let counters = Arc::new(crate::Counters::default());
+        let mut responder = crate::Responder::new(Arc::default(), Arc::clone(&counters));
+        for (catalog, name) in
+            [(&before, "b."), (&before, "x.b."), (&after, "b."), (&before, "a."), (&after, "c."), (&after, "d.")]
+        {
+            let name = NameBuf::from_text(name.as_bytes(), None).unwrap();
+            let head = [0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+            let query = [&head, name.as_name().as_bytes(), &[0, 1, 0, 1]].concat();
+            let mut buffer = [0; 512];
+            buffer[..query.len()].copy_from_slice(&query);
+            let client = std::net::Ipv4Addr::LOCALHOST.into();
+            responder.respond(catalog, &mut buffer, query.len(), crate::Transport::Udp, client);
+        }
+        assert_eq!((counters.of_zone(7), counters.of_zone(0), counters.of_zone(1)), (3, 2, 0));
     }
 
     #[test]

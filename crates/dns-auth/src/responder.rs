@@ -193,6 +193,7 @@ impl Responder {
     ) -> Outcome {
         let plain = query.qclass == Class::IN && query.edns.is_none_or(|edns| edns.version == 0);
         if plain && let Some(number) = prepared.zone {
+            self.counters.on_zone(catalog.counter(number));
             let tables = catalog.zone(number).tables();
             let table = tables.of(wants_dnssec(query));
             let zone_is = || (catalog.has_zone_below(number), tables.is_changed);

@@ -35,6 +35,7 @@
 //! | `zones.rs` | `sidestep dns zones`, `sidestep dns zone` |
 //! | `orders.rs` | what tools have done with single zones |
 //! | `stats.rs` | counters, over a Unix socket |
+//! | `zone_numbers.rs` | which zones are counted alone |
 //! | `top/` | `sidestep dns top`: what servers are asked just now |
 
 mod answer_log;
@@ -90,6 +91,7 @@ mod transfers;
 mod updates;
 mod version;
 mod zone_metrics;
+mod zone_numbers;
 mod zones;
 
 pub(crate) use descriptors::raise_limit as raise_descriptor_limit;

@@ -1,5 +1,6 @@
 //! `sidestep dns serve`: the parts put together.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -42,6 +43,7 @@ use super::tcp::{self, TcpHandle};
 use super::transfers::SecondarySpec;
 use super::updates::Queue;
 use super::version::Version;
+use super::zone_numbers::ZoneNumbers;
 use super::{descriptors, encrypted, privileges, secondary, transfers};
 use crate::systemd;
 
@@ -196,6 +198,7 @@ pub(crate) fn publication(config: &Config, loaded: &Loaded, shared: &Shared) -> 
     let from_etcd = shared.served_from_etcd(loaded);
     let others = shared.secondaries.values().chain(&shared.catalog).chain(from_etcd.iter().copied());
     let catalog = loaded.catalog_with(others.map(|version| &version.served));
+    let catalog = Arc::new(shared.zone_numbers.borrow_mut().count(&catalog, config.zone_metrics_max));
     let policy = config.transfers.policy(loaded, shared, (&from_etcd, &catalog));
     let transfers = Arc::new(transfers::service(policy, shared));
     let guard = config.guard.options(&shared.chance);
@@ -241,6 +244,8 @@ pub(crate) struct Shared {
     pub(crate) notices: SyncSender<Notice>,
     /// For cookies, and for the tables of rates.
     pub(crate) chance: Chance,
+    /// Which zones are counted alone.
+    zone_numbers: RefCell<ZoneNumbers>,
 }
 
 impl Shared {
@@ -267,6 +272,7 @@ impl Shared {
             updates,
             notices,
             chance: Chance::draw()?,
+            zone_numbers: RefCell::default(),
         })
     }
 }

@@ -205,9 +205,16 @@ impl Sources {
             let published = self.published.load();
             (Arc::clone(&published.catalog), Arc::clone(&published.transfers))
         };
-        let zones: Vec<Seen> = catalog.zones().map(|zone| self.see(zone, &transfers)).collect();
+        let queries = |counter| self.responders.iter().map(|counters| counters.of_zone(counter)).sum();
+        let zones = catalog.zones().zip(0..).map(|(zone, number)| {
+            let counter = Some(catalog.counter(number)).filter(|counter| *counter != 0);
+            Seen { queries: counter.map(queries), ..self.see(zone, &transfers) }
+        });
+        let zones: Vec<Seen> = zones.collect();
         self.signed_until.forget_others(&catalog);
-        zone_metrics::counts(&zones, self.states.with(|states| states.zone_metrics_max))
+        let mut counts = zone_metrics::counts(&zones, self.states.with(|states| states.zone_metrics_max));
+        counts.push(("zones_queries_of_others".to_owned(), queries(0)));
+        counts
     }
 
     fn see(&self, zone: &Arc<ServedZone>, transfers: &TransferService) -> Seen {
@@ -220,6 +227,7 @@ impl Sources {
             signed_until: self.signed_until.of(zone),
             expires_at: expires_at.filter(|_| is_secondary),
             is_secondary,
+            queries: None,
             origin,
         }
     }
