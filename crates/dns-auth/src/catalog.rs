@@ -403,9 +403,14 @@ mod tests {
         let after = before.replacing([(before.zone(1), &Arc::new(compile(zone("b.", ""))))]).unwrap();
         let counters = Arc::new(crate::Counters::default());
         let mut responder = crate::Responder::new(Arc::default(), Arc::clone(&counters));
-        for (catalog, name) in
-            [(&before, "b."), (&before, "x.b."), (&after, "b."), (&before, "a."), (&after, "c."), (&after, "d.")]
-        {
+        for (catalog, name) in [
+            (&before, "b."),
+            (&before, "x.b."),
+            (&after, "b."),
+            (&before, "a."),
+            (&after, "c."),
+            (&after, "d."),
+        ] {
             let name = NameBuf::from_text(name.as_bytes(), None).unwrap();
             let head = [0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
             let query = [&head, name.as_name().as_bytes(), &[0, 1, 0, 1]].concat();

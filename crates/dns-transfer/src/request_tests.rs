@@ -306,7 +306,8 @@ fn a_notice_counts_from_a_primary_alone_and_with_its_key() {
     let notice = question_message(9, NOTIFY, name("example.").as_name(), Rtype::SOA);
     assert_eq!(rcode(ask(&policy, &catalog, &notice, CLIENT, Transport::Udp)), 9, "it is not secondary here");
     let primaries = vec![(CLIENT.parse().unwrap(), None), ("192.0.2.3".parse().unwrap(), Some(name("key.")))];
-    Arc::make_mut(&mut policy.zones).insert(name("example."), ZonePolicy { primaries, ..ZonePolicy::default() });
+    Arc::make_mut(&mut policy.zones)
+        .insert(name("example."), ZonePolicy { primaries, ..ZonePolicy::default() });
     match ask(&policy, &catalog, &notice, CLIENT, Transport::Udp) {
         Handled::Notified(zone, answer) => {
             assert_eq!(*zone, name("example."));

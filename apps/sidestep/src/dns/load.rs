@@ -958,11 +958,8 @@ mod tests {
         let unknown = zones.write("db2", 0, "nonsense\n");
         let loaded =
             load_catalog(&[by_soa, by_name, unknown], None, &Choice::default(), true, Clients::default());
-        let placeholders: Vec<(String, Option<Unavailable>)> = loaded
-            .catalog
-            .zones()
-            .map(|zone| (zone.origin().to_string(), zone.tree().err()))
-            .collect();
+        let placeholders: Vec<(String, Option<Unavailable>)> =
+            loaded.catalog.zones().map(|zone| (zone.origin().to_string(), zone.tree().err())).collect();
         let expected = [("example.", Unavailable::InvalidData), ("missing.", Unavailable::NotReady)];
         assert_eq!(placeholders, expected.map(|(origin, reason)| (origin.to_owned(), Some(reason))));
         assert_eq!((loaded.failed, loaded.zone_count()), (3, 0));

@@ -74,7 +74,8 @@ impl Rebuilds {
                 return log::warn!("zone {origin} is not built anew: starting a thread: {error}");
             }
             self.begun += 1;
-            self.under_way = Some(Rebuild { number, origin, latest: Arc::clone(after), differences: Vec::new() });
+            self.under_way =
+                Some(Rebuild { number, origin, latest: Arc::clone(after), differences: Vec::new() });
         }
     }
 
@@ -207,7 +208,9 @@ mod tests {
 
         /// Waits for a thread; whether its zone took the place of what was served.
         fn wait(&mut self) -> bool {
-            let Ok(Event::Rebuilt(rebuilt)) = self.events.recv() else { unreachable!("nothing else is sent") };
+            let Ok(Event::Rebuilt(rebuilt)) = self.events.recv() else {
+                unreachable!("nothing else is sent")
+            };
             let version = self.rebuilds.finish(*rebuilt, Some(&self.held), &self.sender);
             version.map(|version| self.held = version).is_some()
         }

@@ -246,7 +246,11 @@ impl Reloads<'_> {
     }
 
     /// The codes of the answers to updates of one zone, and its next version with its number.
-    fn carry_out_in(&mut self, origin: &NameBuf, updates: &[Pending]) -> (Vec<Rcode>, Option<(usize, Version)>) {
+    fn carry_out_in(
+        &mut self,
+        origin: &NameBuf,
+        updates: &[Pending],
+    ) -> (Vec<Rcode>, Option<(usize, Version)>) {
         let all = |code| (vec![code; updates.len()], None);
         if self.states.with(|states| states.frozen.contains(origin)) {
             log::info!("zone {origin} is frozen: updates are refused");

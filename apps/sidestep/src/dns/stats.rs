@@ -205,7 +205,7 @@ impl Sources {
             let published = self.published.load();
             (Arc::clone(&published.catalog), Arc::clone(&published.transfers))
         };
-        let queries = |counter| self.responders.iter().map(|counters| counters.of_zone(counter)).sum();
+        let queries = |counter| self.responders.iter().map(|counters| counters.of_zone(counter)).sum::<u64>();
         let zones = catalog.zones().zip(0..).map(|(zone, number)| {
             let counter = Some(catalog.counter(number)).filter(|counter| *counter != 0);
             Seen { queries: counter.map(queries), ..self.see(zone, &transfers) }
