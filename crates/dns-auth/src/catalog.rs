@@ -1,12 +1,13 @@
 //! The zones served: longest match from a question's name to a zone.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use dns_lines::{LineId, Lines};
 use dns_wire::fold::{self, Folded};
 use dns_wire::{LabelStarts, Name, NameBuf};
 use dns_zone::Zone;
 use dns_zone::index::Index;
+use dns_zone::versioned::Pages;
 
 use crate::lines::{Asker, ZoneLines};
 use crate::table::Tables;
@@ -89,54 +90,117 @@ impl ServedZone {
     }
 }
 
-/// An immutable set of zones. A reload makes a new catalog that shares the zones which did not change.
-#[derive(Debug)]
+/// An immutable set of zones. A reload makes a new catalog that shares the zones which did not change; see [`Catalog::replacing`] for other versions
+/// of the same zones.
+#[derive(Clone, Debug)]
 pub struct Catalog {
-    zones: Vec<Arc<ServedZone>>,
-    /// For each zone, its origin in lower case: compared without a look at the zone itself.
-    origin_names: Vec<Box<[u8]>>,
-    /// For each zone, whether another one lies below it.
-    zones_below: Vec<bool>,
-    origins: Index,
-    /// Labels of the shortest and of the longest origin: no other suffix of a name needs to be looked up.
-    depths: (u8, u8),
-    seed: u64,
+    zones: Pages<Slot>,
+    origins: Arc<Origins>,
     lines: Option<CatalogLines>,
 }
 
-/// Which views of zones the clients of lines get.
+/// The place of a zone.
+#[derive(Clone, Debug)]
+struct Slot {
+    served: Arc<ServedZone>,
+    /// Under which number its queries are counted.
+    counter: u16,
+}
+
+impl Default for Slot {
+    /// A place that no number leads to.
+    fn default() -> Slot {
+        static NO_ZONE: LazyLock<Arc<ServedZone>> =
+            LazyLock::new(|| Arc::new(ServedZone::unavailable(NameBuf::root(), Unavailable::NotReady)));
+        Slot { served: Arc::clone(&NO_ZONE), counter: 0 }
+    }
+}
+
+/// The names of zones: the same for all versions of the same zones.
 #[derive(Debug)]
+struct Origins {
+    /// For each zone, its origin in lower case: compared without a look at the zone itself.
+    names: Vec<Box<[u8]>>,
+    /// For each zone, whether another one lies below it.
+    zones_below: Vec<bool>,
+    index: Index,
+    /// Labels of the shortest and of the longest origin: no other suffix of a name needs to be looked up.
+    depths: (u8, u8),
+    seed: u64,
+}
+
+/// Which views of zones the clients of lines get.
+#[derive(Clone, Debug)]
 struct CatalogLines {
     lines: Arc<Lines>,
     /// For each zone with views, by line.
-    views: Vec<Box<[u16]>>,
+    views: Pages<Box<[u16]>>,
 }
 
 impl Catalog {
     /// A catalog of `zones`. Of two zones with one origin the later counts, unless it is unavailable.
     pub fn new(zones: impl IntoIterator<Item = Arc<ServedZone>>, seed: u64) -> Catalog {
-        let mut catalog = Catalog {
-            zones: Vec::new(),
-            origin_names: Vec::new(),
+        let mut origins = Origins {
+            names: Vec::new(),
             zones_below: Vec::new(),
-            origins: Index::default(),
+            index: Index::default(),
             depths: (u8::MAX, 0),
             seed,
-            lines: None,
         };
-        for zone in zones {
-            catalog.insert(zone);
+        let mut kept = Vec::<Slot>::new();
+        for served in zones {
+            match origins.insert(served.origin()) {
+                None => kept.push(Slot { served, counter: 0 }),
+                Some(number) if served.tree().is_ok() => kept[number as usize].served = served,
+                Some(_) => {}
+            }
         }
-        catalog.mark_zones_below();
-        catalog
+        origins.mark_zones_below();
+        Catalog { zones: kept.into_iter().collect(), origins: Arc::new(origins), lines: None }
     }
 
     /// The same zones for clients of these lines.
     #[must_use]
     pub fn by_lines(self, lines: &Arc<Lines>) -> Catalog {
-        let of = |zone: &Arc<ServedZone>| zone.lines().map(|views| views.by_line(lines));
-        let views = self.zones.iter().map(|zone| of(zone).unwrap_or_default()).collect();
+        let of = |zone: &Arc<ServedZone>| views_of(zone, lines);
+        let views = self.zones().map(of).collect();
         Catalog { lines: Some(CatalogLines { lines: Arc::clone(lines), views }), ..self }
+    }
+
+    /// The same with other versions of some zones, each behind the one whose place it takes: costs as much as those, however many there are besides. `None`
+    /// if one of them is not served here as it was, or has no data by now.
+    pub fn replacing<'z>(
+        &self,
+        versions: impl IntoIterator<Item = (&'z Arc<ServedZone>, &'z Arc<ServedZone>)>,
+    ) -> Option<Catalog> {
+        let mut next = self.clone();
+        for (before, after) in versions {
+            let number = next.number_of(before.origin())?;
+            if !Arc::ptr_eq(next.zone(number), before) || after.tree().is_err() {
+                return None;
+            }
+            let counter = next.counter(number);
+            next.zones.set(number as usize, Slot { served: Arc::clone(after), counter });
+            if let Some(CatalogLines { lines, views }) = &mut next.lines {
+                views.set(number as usize, views_of(after, lines));
+            }
+        }
+        Some(next)
+    }
+
+    /// The same, in which the queries of each zone are counted under the number that `of` gives its name: one below
+    /// [`ZONE_COUNTERS`](crate::ZONE_COUNTERS).
+    #[must_use]
+    pub fn counted_by(&self, mut of: impl FnMut(Name<'_>) -> u16) -> Catalog {
+        let counted =
+            |slot: &Slot| Slot { served: Arc::clone(&slot.served), counter: of(slot.served.origin()) };
+        Catalog { zones: self.zones.iter().map(counted).collect(), ..self.clone() }
+    }
+
+    /// Under which number the queries of a zone are counted.
+    #[inline(always)]
+    pub fn counter(&self, number: u32) -> u16 {
+        self.zones[number as usize].counter
     }
 
     /// The lines of clients, if there are any.
@@ -152,12 +216,12 @@ impl Catalog {
             let views = &lines.views[zone as usize];
             views.get(usize::from(line.0)).copied()
         });
-        own.unwrap_or_else(|| self.zones[zone as usize].lines().map_or(0, ZoneLines::everybody))
+        own.unwrap_or_else(|| self.zone(zone).lines().map_or(0, ZoneLines::everybody))
     }
 
-    /// The tree of the zone at this place in [`Catalog::zones`] for a client.
+    /// The tree of the zone of this number for a client.
     pub(crate) fn tree_for(&self, zone: u32, asker: &Asker) -> Result<&Zone, Unavailable> {
-        let served = &self.zones[zone as usize];
+        let served = self.zone(zone);
         let view = served.lines().and_then(|lines| {
             let number = self.view(zone, asker.find(self).line);
             lines.view(number)
@@ -168,59 +232,84 @@ impl Catalog {
     /// What keys its hashes, drawn by chance.
     #[inline(always)]
     pub(crate) fn seed(&self) -> u64 {
-        self.seed
+        self.origins.seed
     }
 
-    /// Marks every zone above each zone.
-    fn mark_zones_below(&mut self) {
-        self.zones_below = vec![false; self.zones.len()];
-        for served in &self.zones {
-            let mut above = served.origin().parent();
-            while let Some(name) = above {
-                let folded = Folded::of(name.as_bytes());
-                let Some(number) = self.find_number(&folded, &LabelStarts::of(name)) else { break };
-                self.zones_below[number as usize] = true;
-                above = self.zones[number as usize].origin().parent();
-            }
-        }
-    }
-
-    /// Whether another zone lies below the one at this place in [`Catalog::zones`].
+    /// Whether another zone lies below the one of this number.
     pub fn has_zone_below(&self, number: u32) -> bool {
-        self.zones_below[number as usize]
+        self.origins.zones_below[number as usize]
     }
 
-    fn insert(&mut self, served: Arc<ServedZone>) {
-        let origin = served.origin();
-        let name: Box<[u8]> = origin.as_bytes().to_ascii_lowercase().into();
-        let (hash, depth) = (fold::hash_name(&name, self.seed), origin.label_count());
-        if let Some(number) = self.lookup(&name, hash) {
-            if served.tree().is_ok() {
-                self.zones[number as usize] = served;
-            }
-            return;
-        }
-        let depth = depth as u8; // A name has at most 127 labels.
-        self.depths = (self.depths.0.min(depth), self.depths.1.max(depth));
-        self.origins.insert(hash, self.zones.len() as u32);
-        self.origin_names.push(name);
-        self.zones.push(served);
+    /// All zones by their numbers: in the order in which they were given.
+    pub fn zones(&self) -> impl DoubleEndedIterator<Item = &Arc<ServedZone>> {
+        self.zones.iter().map(|slot| &slot.served)
     }
 
-    /// All zones, in the order in which they were given.
-    pub fn zones(&self) -> &[Arc<ServedZone>] {
-        &self.zones
+    /// How many zones there are.
+    pub fn zone_count(&self) -> usize {
+        self.zones.len()
+    }
+
+    /// The zone of a number that [`Catalog::find_number`] has given.
+    #[inline(always)]
+    pub fn zone(&self, number: u32) -> &Arc<ServedZone> {
+        &self.zones[number as usize].served
     }
 
     /// The zone with the longest origin at or above `name`.
     pub fn find(&self, name: Name<'_>) -> Option<&ServedZone> {
         let folded = Folded::of(name.as_bytes());
-        self.find_number(&folded, &LabelStarts::of(name)).map(|number| &*self.zones[number as usize])
+        self.find_number(&folded, &LabelStarts::of(name)).map(|number| &**self.zone(number))
     }
 
-    /// As [`Catalog::find`], but the zone's place in [`Catalog::zones`]. `labels` are those of `name`.
+    /// The number of the zone whose origin is `origin`.
+    pub fn number_of(&self, origin: Name<'_>) -> Option<u32> {
+        let number = self.find_number(&Folded::of(origin.as_bytes()), &LabelStarts::of(origin))?;
+        Some(number).filter(|number| self.zone(*number).origin() == origin)
+    }
+
+    /// As [`Catalog::find`], but the zone's number. `labels` are those of `name`.
     #[inline(always)]
     pub fn find_number(&self, name: &Folded, labels: &LabelStarts) -> Option<u32> {
+        self.origins.find(name, labels)
+    }
+}
+
+fn views_of(zone: &ServedZone, lines: &Lines) -> Box<[u16]> {
+    zone.lines().map(|views| views.by_line(lines)).unwrap_or_default()
+}
+
+impl Origins {
+    /// Gives a zone the next number; the number that one of this name has already.
+    fn insert(&mut self, origin: Name<'_>) -> Option<u32> {
+        let name: Box<[u8]> = origin.as_bytes().to_ascii_lowercase().into();
+        let (hash, depth) = (fold::hash_name(&name, self.seed), origin.label_count());
+        let held = self.lookup(&name, hash);
+        if held.is_none() {
+            let depth = depth as u8; // A name has at most 127 labels.
+            self.depths = (self.depths.0.min(depth), self.depths.1.max(depth));
+            self.index.insert(hash, self.names.len() as u32);
+            self.names.push(name);
+        }
+        held
+    }
+
+    /// Marks every zone above each zone.
+    fn mark_zones_below(&mut self) {
+        self.zones_below = vec![false; self.names.len()];
+        for name in &self.names {
+            let mut above = Name::from_wire(name).ok().and_then(Name::parent);
+            while let Some(name) = above {
+                let folded = Folded::of(name.as_bytes());
+                let Some(number) = self.find(&folded, &LabelStarts::of(name)) else { break };
+                self.zones_below[number as usize] = true;
+                above = Name::from_wire(&self.names[number as usize]).ok().and_then(Name::parent);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn find(&self, name: &Folded, labels: &LabelStarts) -> Option<u32> {
         let (shortest, longest) = self.depths;
         let mut depth = longest.min(labels.count()) + 1;
         while depth > shortest {
@@ -237,7 +326,7 @@ impl Catalog {
     /// `origin` is in lower case.
     #[inline(always)]
     fn lookup(&self, origin: &[u8], hash: u64) -> Option<u32> {
-        self.origins.find(hash, |number| *self.origin_names[number as usize] == *origin)
+        self.index.find(hash, |number| *self.names[number as usize] == *origin)
     }
 }
 
@@ -275,8 +364,62 @@ mod tests {
         assert!(above.has_zone_below(0));
         for zones in [[placeholder(), Arc::clone(&below)], [below, placeholder()]] {
             let catalog = Catalog::new(zones, 3);
-            assert!(catalog.zones().len() == 1 && catalog.zones()[0].tree().is_ok());
+            assert!(catalog.zone_count() == 1 && catalog.zone(0).tree().is_ok());
         }
+    }
+
+    #[test]
+    fn another_version_of_one_zone_among_thousands_costs_one_page() {
+        let origins: Vec<String> = (0..3000).map(|number| format!("z{number}.")).collect();
+        let before = catalog(&origins.iter().map(String::as_str).collect::<Vec<_>>());
+        let new = Arc::new(compile(zone("z1500.", "x A 192.0.2.1\n")));
+        let old = Arc::clone(before.zone(1500));
+        let after = before.replacing([(&old, &new)]).unwrap();
+        assert!(Arc::ptr_eq(after.zone(1500), &new) && Arc::ptr_eq(before.zone(1500), &old));
+        assert!(Arc::ptr_eq(&after.origins, &before.origins));
+        assert_eq!((after.zones.pages_unlike(&before.zones), after.zone_count()), (1, 3000));
+        assert_eq!(found(&after, "x.z1500.").as_deref(), Some("z1500."));
+    }
+
+    #[test]
+    fn a_version_takes_only_the_place_of_the_one_that_it_follows() {
+        let before = catalog(&["example."]);
+        let version = || Arc::new(compile(zone("example.", "")));
+        let none = Arc::new(ServedZone::unavailable(
+            NameBuf::from_text(b"example.", None).unwrap(),
+            Unavailable::NotReady,
+        ));
+        let (served, other) = (before.zone(0), Arc::new(compile(zone("other.", ""))));
+        assert!(before.replacing([(served, &version())]).is_some());
+        assert!(before.replacing([(&version(), &version())]).is_none(), "another one is served");
+        assert!(before.replacing([(&other, &other)]).is_none(), "it is not there");
+        assert!(before.replacing([(served, &none)]).is_none(), "a zone of the same name may have data");
+    }
+
+    #[test]
+    fn queries_are_counted_by_zone_whatever_its_version() {
+        let number = |origin: Name<'_>| if origin.to_string() == "b." { 7 } else { 0 };
+        let before = catalog(&["a.", "b.", "c."]).counted_by(number);
+        let after = before.replacing([(before.zone(1), &Arc::new(compile(zone("b.", ""))))]).unwrap();
+        let counters = Arc::new(crate::Counters::default());
+        let mut responder = crate::Responder::new(Arc::default(), Arc::clone(&counters));
+        for (catalog, name) in [
+            (&before, "b."),
+            (&before, "x.b."),
+            (&after, "b."),
+            (&before, "a."),
+            (&after, "c."),
+            (&after, "d."),
+        ] {
+            let name = NameBuf::from_text(name.as_bytes(), None).unwrap();
+            let head = [0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+            let query = [&head, name.as_name().as_bytes(), &[0, 1, 0, 1]].concat();
+            let mut buffer = [0; 512];
+            buffer[..query.len()].copy_from_slice(&query);
+            let client = std::net::Ipv4Addr::LOCALHOST.into();
+            responder.respond(catalog, &mut buffer, query.len(), crate::Transport::Udp, client);
+        }
+        assert_eq!((counters.of_zone(7), counters.of_zone(0), counters.of_zone(1)), (3, 2, 0));
     }
 
     #[test]

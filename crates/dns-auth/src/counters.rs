@@ -60,9 +60,13 @@ impl Dropped {
 /// Counters of types: all up to CAA (257) have their own, and the others share the last.
 const TYPES: usize = 259;
 
+/// Numbers under which zones are counted: 0 for all that are not counted alone.
+pub const ZONE_COUNTERS: usize = 1 << 14;
+
 /// Counts of one responder.
 #[derive(Debug)]
 pub struct Counters {
+    by_zone: Box<[AtomicU64; ZONE_COUNTERS]>,
     by_transport: [AtomicU64; Transport::ALL.len()],
     by_type: [AtomicU64; TYPES],
     by_rcode: [AtomicU64; 24],
@@ -74,7 +78,9 @@ pub struct Counters {
 impl Default for Counters {
     fn default() -> Counters {
         let zero = || AtomicU64::new(0);
+        let by_zone: Box<[AtomicU64]> = std::iter::repeat_with(zero).take(ZONE_COUNTERS).collect();
         Counters {
+            by_zone: by_zone.try_into().expect("it has as many"),
             by_transport: std::array::from_fn(|_| zero()),
             by_type: std::array::from_fn(|_| zero()),
             by_rcode: std::array::from_fn(|_| zero()),
@@ -96,6 +102,17 @@ impl Counters {
     #[inline(always)]
     pub fn on_type(&self, qtype: Rtype) {
         bump(&self.by_type[usize::from(qtype.0).min(TYPES - 1)]);
+    }
+
+    /// It is for a zone that is counted under this number.
+    #[inline(always)]
+    pub fn on_zone(&self, number: u16) {
+        bump(&self.by_zone[usize::from(number) % ZONE_COUNTERS]);
+    }
+
+    /// Queries for zones that are counted under this number.
+    pub fn of_zone(&self, number: u16) -> u64 {
+        read(&self.by_zone[usize::from(number) % ZONE_COUNTERS])
     }
 
     /// It was answered.

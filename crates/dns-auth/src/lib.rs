@@ -27,7 +27,7 @@ mod view;
 pub mod writer;
 
 pub use catalog::{Catalog, ServedZone, Unavailable};
-pub use counters::{Counters, Dropped, Transport};
+pub use counters::{Counters, Dropped, Transport, ZONE_COUNTERS};
 #[doc(hidden)]
 pub use fuzz::fuzz_message;
 pub use lines::{LineData, LineOverlays, SignFailure, SignSets};

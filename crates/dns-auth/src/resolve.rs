@@ -210,7 +210,7 @@ impl<'a> Walk<'_, '_, 'a> {
             }
             Zones::Only(zone) => return is_below(name, zone.origin().as_bytes()).then_some(Ok(zone)),
         };
-        let served = &catalog.zones()[number as usize];
+        let served = catalog.zone(number);
         let depth = labels.count();
         if self.wanted.qtype != Rtype::DS || depth == 0 || usize::from(depth) != served.origin().label_count()
         {

@@ -131,7 +131,7 @@ impl Responder {
         prepared.name.set(&buffer[HEADER_LEN..], query.qname_len);
         prepared.zone = catalog.find_number(&prepared.name, &prepared.labels);
         if let Some(number) = prepared.zone {
-            let table = catalog.zones()[number as usize].tables().of(wants_dnssec(query));
+            let table = catalog.zone(number).tables().of(wants_dnssec(query));
             prepared.search = table.search(&prepared.name, query.qtype.0);
         }
     }
@@ -146,7 +146,7 @@ impl Responder {
         client: impl Fn() -> IpAddr,
     ) {
         if let (Some(number), Ok(query)) = (prepared.zone, &prepared.query) {
-            let served = &catalog.zones()[number as usize];
+            let served = catalog.zone(number);
             served.tables().of(wants_dnssec(query)).fetch(&mut prepared.search);
             if served.lines().is_some() {
                 // A large table of prefixes lies outside of the caches, too.
@@ -193,7 +193,8 @@ impl Responder {
     ) -> Outcome {
         let plain = query.qclass == Class::IN && query.edns.is_none_or(|edns| edns.version == 0);
         if plain && let Some(number) = prepared.zone {
-            let tables = catalog.zones()[number as usize].tables();
+            self.counters.on_zone(catalog.counter(number));
+            let tables = catalog.zone(number).tables();
             let table = tables.of(wants_dnssec(query));
             let zone_is = || (catalog.has_zone_below(number), tables.is_changed);
             let found = table.find(&prepared.search, prepared.name.name(), query.qtype.0).and_then(|entry| {
@@ -220,7 +221,7 @@ impl Responder {
         (query, prepared): (&Query, &Prepared),
         (number, plain): (u32, Entry<'c>),
     ) -> Option<Entry<'c>> {
-        let served = &catalog.zones()[number as usize];
+        let served = catalog.zone(number);
         let found = prepared.line;
         self.echo.set_scope(if plain.flags & flag::VARIES != 0 { found.length } else { 0 });
         let (below, is_changed) = (catalog.has_zone_below(number), served.tables().is_changed);
@@ -262,8 +263,7 @@ impl Responder {
         if catalog.lines().is_none() {
             return self.complete_for(catalog, &without(), prepared, buffer, (limit, || sender));
         }
-        let has_lines =
-            prepared.zone.is_some_and(|number| catalog.zones()[number as usize].lines().is_some());
+        let has_lines = prepared.zone.is_some_and(|number| catalog.zone(number).lines().is_some());
         let located = if has_lines { prepared.located } else { read_network(query, buffer) };
         let Some(located) = located else {
             return self.finish_empty(&without(), Rcode::FormErr, buffer, limit);

@@ -117,7 +117,7 @@ fn check(plain: &ZoneList, other: &ZoneList) -> Result<usize, String> {
         compare((&lined, &catalog(compile(tree))), &qnames, OUTSIDE)?;
     }
     // The next version, whose plain zone has changed: whatever name, the line's records are where they were.
-    let before = &lined.zones()[0];
+    let before = lined.zone(0);
     let mut editor = ZoneEditor::new(before.tree().unwrap());
     let mut next = plain.clone();
     let last = next

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use common::random_zones::{QTYPES, config, names, zone};
 use common::{Query, ZoneList, ZoneRecord, responder};
-use dns_auth::compile::{compile, compile_changed};
+use dns_auth::compile::{compile, compile_anew, compile_changed};
 use dns_auth::fuzz::Reply;
 use dns_auth::table::Tables;
 use dns_auth::{Catalog, ServedZone, Settings, Transport};
@@ -124,6 +124,8 @@ fn check_versions(versions: &[Records]) -> Result<(), String> {
         ZoneList { origin: common::name("t."), records }.build()
     };
     let mut served = Arc::new(compile(built(&versions[0])));
+    // Built anew of what was served first, while all that follows was changed already.
+    let mut anew = Arc::new(compile_anew(&served).expect("it has data"));
     for pair in versions.windows(2) {
         let changed = changed(served.tree().unwrap(), &pair[0], &pair[1])?;
         if changed.names.is_none() && is_alike(&pair[0], &pair[1]) {
@@ -134,7 +136,13 @@ fn check_versions(versions: &[Records]) -> Result<(), String> {
         let rebuilt = compile(built(&pair[1]));
         let explain = |difference| format!("{difference}\n{}", explain(pair));
         check_trees(next.tree().unwrap(), rebuilt.tree().unwrap()).map_err(explain)?;
-        served = check_answers(next, tree_alone, rebuilt, &pair[1]).map_err(explain)?;
+        let behind = self::changed(anew.tree().unwrap(), &pair[0], &pair[1])?;
+        anew = Arc::new(compile_changed(&anew, behind));
+        check_trees(anew.tree().unwrap(), rebuilt.tree().unwrap()).map_err(explain)?;
+        let [next, tree_alone, rebuilt] = [next, tree_alone, rebuilt].map(Arc::new);
+        let zones = [next, tree_alone, Arc::clone(&anew), rebuilt];
+        served = check_answers(zones, &pair[1]).map_err(explain)?;
+        anew = Arc::new(compile_anew(&anew).expect("it has data"));
     }
     Ok(())
 }
@@ -198,15 +206,11 @@ fn check_trees(changed: &Zone, rebuilt: &Zone) -> Result<(), String> {
     Ok(())
 }
 
-/// Asks all three the same, and returns the first one.
-fn check_answers(
-    changed: ServedZone,
-    tree: ServedZone,
-    rebuilt: ServedZone,
-    records: &Records,
-) -> Result<Arc<ServedZone>, String> {
+/// Asks all of them the same, and returns the first one: as it was changed, the tree alone, one that was built anew before that change, and one that is
+/// built of the records.
+fn check_answers(zones: [Arc<ServedZone>; 4], records: &Records) -> Result<Arc<ServedZone>, String> {
     let list = ZoneList { origin: common::name("t."), records: records.values().cloned().collect() };
-    let catalogs = [changed, tree, rebuilt].map(|served| Catalog::new([Arc::new(served)], 3));
+    let catalogs = zones.map(|served| Catalog::new([served], 3));
     let mut responder = responder(&Settings::default());
     let lower: BTreeSet<Vec<u8>> = names(&[list]).into_iter().map(|name| name.to_ascii_lowercase()).collect();
     let qtypes = QTYPES.into_iter().chain([Rtype::NSEC, Rtype::NSEC3]).filter(|qtype| *qtype != Rtype::ANY);
@@ -217,16 +221,16 @@ fn check_answers(
                     let answer = common::respond(&mut responder, catalog, &query.to_wire(), Transport::Tcp);
                     sorted(&answer.expect("well-formed queries are answered"))
                 };
-                let [changed, tree, rebuilt] = [0, 1, 2].map(|which| ask(&catalogs[which]));
-                if changed != rebuilt || tree != rebuilt {
+                let [changed, tree, anew, rebuilt] = [0, 1, 2, 3].map(|which| ask(&catalogs[which]));
+                if changed != rebuilt || tree != rebuilt || anew != rebuilt {
                     return Err(format!(
-                        "{query}\nchanged: {changed:?}\ntree: {tree:?}\nrebuilt: {rebuilt:?}"
+                        "{query}\nchanged: {changed:?}\ntree: {tree:?}\nanew: {anew:?}\nrebuilt: {rebuilt:?}"
                     ));
                 }
             }
         }
     }
-    Ok(Arc::clone(&catalogs[0].zones()[0]))
+    Ok(Arc::clone(catalogs[0].zone(0)))
 }
 
 /// An answer without what may differ: the order of records, letters of names, and with these what can be compressed.

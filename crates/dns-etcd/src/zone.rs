@@ -434,7 +434,10 @@ impl EtcdZone {
         let added = editor.add(self.origin(), ttl, Rtype::SOA, &rdata);
         added.map_err(|error| vec![about(&self.soa_key(), error.into())])?;
         let difference = Difference::at(held, editor.zone(), &names);
-        let changed = editor.finish().map_err(|_| vec![Refusal { about: None, why: Why::NoSoa }])?;
+        let changed = editor
+            .finish()
+            .map(Changed::built_anew_if_due)
+            .map_err(|_| vec![Refusal { about: None, why: Why::NoSoa }])?;
         let zone = changed.zone.clone();
         Ok((Step::Next(Box::new(changed), Box::new(difference)), Some(zone)))
     }

@@ -61,7 +61,7 @@ fn answering_zone<'c>(
     query: &Query,
     message: &[u8],
 ) -> Option<&'c ServedZone> {
-    let zone = &*catalog.zones()[prepared.zone()? as usize];
+    let zone = &**catalog.zone(prepared.zone()?);
     let qname = query.qname(message);
     let is_of_parent = query.qtype == Rtype::DS && zone.origin() == qname;
     let parent = qname.parent().filter(|_| is_of_parent).and_then(|parent| catalog.find(parent));

@@ -187,7 +187,7 @@ pub fn apply(held: &Zone, differences: &[Arc<Difference>]) -> Result<Changed, Un
         }
         soa.clone_from(&difference.records[difference.added].rdata);
     }
-    editor.finish().map_err(|_| Unfit::Version)
+    editor.finish().map(Changed::built_anew_if_due).map_err(|_| Unfit::Version)
 }
 
 pub(crate) fn explain(record: &Record, error: RecordError) -> Unfit {

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use dns_auth::{Catalog, ServedZone, Transport};
-use dns_wire::fold::Folded;
+use dns_auth::{Catalog, Transport};
 use dns_wire::header::flag;
-use dns_wire::{Class, LabelStarts, Name, NameBuf, Rcode, Rtype};
+use dns_wire::{Class, Name, NameBuf, Rcode, Rtype};
 use dns_zone::Zone;
+use dns_zone::versioned::Pages;
 
 use crate::access::{AccessList, Client};
 use crate::difference::{Difference, History};
@@ -19,23 +19,23 @@ use dns_message::{
     Compressor, Malformed, Message, NOTIFY, Question, UPDATE, add_to_count, is_older, serial_of,
 };
 
-/// Who may do what, and with which keys.
-#[derive(Debug, Default)]
+/// Who may do what, and with which keys. A copy, with the history of another version of some zone, costs next to nothing.
+#[derive(Clone, Debug, Default)]
 pub struct Policy {
     /// All keys.
-    pub keys: Keys,
+    pub keys: Arc<Keys>,
     /// Who may transfer the zones that have no list of their own.
     pub allow_transfer: AccessList,
     /// Zones that are special.
-    pub zones: BTreeMap<NameBuf, ZonePolicy>,
-    /// The last differences of zones that have some, up to the versions that are served.
-    pub histories: BTreeMap<NameBuf, Arc<History>>,
+    pub zones: Arc<BTreeMap<NameBuf, ZonePolicy>>,
+    /// By the zones' numbers in the catalog, the last differences of those that have some, up to the versions that are served.
+    pub histories: Pages<Option<Arc<History>>>,
     /// Transfers at once; none without.
     pub slots: Option<Arc<Slots>>,
 }
 
 /// What holds for one zone.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ZonePolicy {
     /// Who may transfer it, if that differs.
     pub allow_transfer: Option<AccessList>,
@@ -51,9 +51,9 @@ impl Policy {
         own.unwrap_or(&self.allow_transfer).allows(client, key)
     }
 
-    /// What a secondary needs that has the version `from` of a zone; the whole zone if the differences are not known, or are more.
-    fn content(&self, zone: &Zone, from: Option<u32>) -> Content {
-        let history = self.histories.get(&NameBuf::from(zone.origin()));
+    /// What a secondary needs that has the version `from` of the zone of this number; the whole zone if the differences are not known, or are more.
+    fn content(&self, (number, zone): (u32, &Zone), from: Option<u32>) -> Content {
+        let history = self.histories.get(number as usize).and_then(Option::as_ref);
         let found = history.and_then(|history| history.between(from?, zone.serial()));
         let octets =
             |all: &[Arc<Difference>]| all.iter().map(|difference| difference.octets()).sum::<usize>();
@@ -241,7 +241,7 @@ impl Request {
         if self.question.qtype != Rtype::SOA || self.question.qclass != Class::IN {
             return self.refuse(Rcode::FormErr);
         }
-        if find(catalog, self.question.name.as_name()).is_none() {
+        if catalog.number_of(self.question.name.as_name()).is_none() {
             return self.refuse(Rcode::NotAuth);
         }
         let own = policy.zones.get(&self.question.name);
@@ -259,9 +259,10 @@ impl Request {
 
     /// RFC 5936, 2.2, and RFC 1995, 4: the whole zone, what differs from the client's version, or the SOA if the client has it or asks by UDP.
     fn transfer(self, policy: &Policy, catalog: &Catalog, client: Client, transport: Transport) -> Handled {
-        let Some(zone) = find(catalog, self.question.name.as_name()) else {
+        let Some(number) = catalog.number_of(self.question.name.as_name()) else {
             return self.refuse(Rcode::NotAuth);
         };
+        let zone = catalog.zone(number);
         if !policy.may_transfer(zone.origin(), client, self.key()) {
             return self.refuse(Rcode::Refused);
         }
@@ -277,7 +278,7 @@ impl Request {
                 };
                 let head = authoritative_head(&self.octets);
                 let from = asked.serial.filter(|_| self.question.qtype == Rtype::IXFR);
-                let content = policy.content(tree, from);
+                let content = policy.content((number, tree), from);
                 let (zone, signer) = (Arc::clone(zone), self.signer.map(|signer| *signer));
                 let transfer = Transfer::new(zone, content, head, asked.has_edns, signer, slot);
                 return Handled::Transfer(Box::new(transfer));
@@ -327,12 +328,6 @@ impl Asked {
         }
         if message.is_at_end() { Ok(asked) } else { Err(Malformed) }
     }
-}
-
-/// The zone whose origin is `name`.
-fn find<'c>(catalog: &'c Catalog, name: Name<'_>) -> Option<&'c Arc<ServedZone>> {
-    let number = catalog.find_number(&Folded::of(name.as_bytes()), &LabelStarts::of(name))?;
-    Some(&catalog.zones()[number as usize]).filter(|zone| zone.origin() == name)
 }
 
 /// Header and question of an authoritative answer.

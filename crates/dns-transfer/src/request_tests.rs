@@ -58,7 +58,7 @@ fn policy() -> Policy {
     ];
     let mut policy =
         Policy { allow_transfer: AccessList(allowed), slots: Some(Slots::new(2)), ..Policy::default() };
-    policy.keys.insert(Key::new(name("key.").as_name(), Algorithm::Sha256, b"secret"));
+    Arc::make_mut(&mut policy.keys).insert(Key::new(name("key.").as_name(), Algorithm::Sha256, b"secret"));
     policy
 }
 
@@ -143,13 +143,13 @@ fn policy_with_history(served: &Zone) -> Policy {
     let pairs = [(&four, &five), (&five, served)];
     let differences = pairs.map(|(old, new)| Arc::new(Difference::between(old, new, usize::MAX).unwrap()));
     let history = Arc::new(History::default().with(&differences));
-    Policy { histories: [(name("example."), history)].into(), ..policy() }
+    Policy { histories: [Some(history)].into_iter().collect(), ..policy() }
 }
 
 #[test]
 fn who_has_a_version_that_is_known_gets_the_differences_and_has_ours_then() {
     let catalog = catalog(1600);
-    let served = catalog.zones()[0].tree().unwrap();
+    let served = catalog.zone(0).tree().unwrap();
     let policy = policy_with_history(served);
     for (serial, hosts) in [(4, 1000), (5, 1500)] {
         let messages = messages(transfer(ask(&policy, &catalog, &ixfr(serial), CLIENT, Transport::Tcp)));
@@ -168,7 +168,7 @@ fn who_has_a_version_that_is_known_gets_the_differences_and_has_ours_then() {
 #[test]
 fn who_has_another_version_gets_the_whole_zone() {
     let catalog = catalog(1600);
-    let policy = policy_with_history(catalog.zones()[0].tree().unwrap());
+    let policy = policy_with_history(catalog.zone(0).tree().unwrap());
     for request in [axfr(), ixfr(3), ixfr(6)] {
         let messages = messages(transfer(ask(&policy, &catalog, &request, CLIENT, Transport::Tcp)));
         assert_eq!(records(&messages).len(), 3200 + 3);
@@ -208,7 +208,7 @@ fn nobody_gets_a_transfer_without_being_allowed() {
 fn the_list_of_a_zone_takes_the_place_of_that_for_all() {
     let mut policy = policy();
     let own = ZonePolicy { allow_transfer: Some(AccessList::default()), ..ZonePolicy::default() };
-    policy.zones.insert(name("example."), own);
+    Arc::make_mut(&mut policy.zones).insert(name("example."), own);
     assert_eq!(rcode(ask(&policy, &catalog(1), &axfr(), CLIENT, Transport::Tcp)), 5);
 }
 
@@ -306,7 +306,8 @@ fn a_notice_counts_from_a_primary_alone_and_with_its_key() {
     let notice = question_message(9, NOTIFY, name("example.").as_name(), Rtype::SOA);
     assert_eq!(rcode(ask(&policy, &catalog, &notice, CLIENT, Transport::Udp)), 9, "it is not secondary here");
     let primaries = vec![(CLIENT.parse().unwrap(), None), ("192.0.2.3".parse().unwrap(), Some(name("key.")))];
-    policy.zones.insert(name("example."), ZonePolicy { primaries, ..ZonePolicy::default() });
+    Arc::make_mut(&mut policy.zones)
+        .insert(name("example."), ZonePolicy { primaries, ..ZonePolicy::default() });
     match ask(&policy, &catalog, &notice, CLIENT, Transport::Udp) {
         Handled::Notified(zone, answer) => {
             assert_eq!(*zone, name("example."));
@@ -334,7 +335,7 @@ fn update() -> Vec<u8> {
 fn policy_with_update() -> Policy {
     let (mut policy, zone) = (policy(), name("example."));
     let allow_update = AccessList(vec![Who::Key(Box::new(name("key."))).into()]);
-    policy.zones.insert(zone, ZonePolicy { allow_update, ..ZonePolicy::default() });
+    Arc::make_mut(&mut policy.zones).insert(zone, ZonePolicy { allow_update, ..ZonePolicy::default() });
     policy
 }
 
@@ -359,7 +360,7 @@ fn an_update_is_accepted_from_those_who_may_and_its_answer_is_signed() {
 fn an_update_of_no_zone_of_ours_or_of_another_shape_is_told_so() {
     let (mut policy, catalog) = (policy_with_update(), catalog(1));
     let everybody = AccessList(vec![Who::Address(Prefix::from_text("0.0.0.0/0").unwrap()).into()]);
-    policy.zones.get_mut(&name("example.")).unwrap().allow_update = everybody;
+    Arc::make_mut(&mut policy.zones).get_mut(&name("example.")).unwrap().allow_update = everybody;
     let code = |request: &[u8]| rcode(ask(&policy, &catalog, request, CLIENT, Transport::Tcp));
     let other = question_message(1, UPDATE, name("sub.example.").as_name(), Rtype::SOA);
     assert_eq!(code(&other), Rcode::NotAuth as u8);
@@ -406,7 +407,7 @@ fn a_sender_is_known_by_the_address_that_the_zone_names_for_such_a_request() {
     let update_list = AccessList(vec![Who::Address(Prefix::from_text("192.0.2.9").unwrap()).into()]);
     let primaries = vec![(address("192.0.2.7"), Some(name("key.")))];
     let zone = ZonePolicy { allow_update: update_list, primaries, ..ZonePolicy::default() };
-    policy.zones.insert(name("example."), zone);
+    Arc::make_mut(&mut policy.zones).insert(name("example."), zone);
     let request = |flags| question_message(1, flags, name("example.").as_name(), Rtype::SOA);
     let knows = |request: &[u8], from: &str| policy.knows_sender(request, address(from));
     assert!(knows(&request(NOTIFY), "192.0.2.7") && knows(&request(NOTIFY), "::ffff:192.0.2.7"));

@@ -77,6 +77,7 @@ impl ZoneBuilder {
             is_signed: false,
             is_hashed: false,
             changes: 0,
+            removed: 0,
         };
         let mut builder = ZoneBuilder { zone, last: NodeId(0) };
         let hash = fold::hash_name(origin.as_bytes(), seed);
@@ -239,6 +240,7 @@ impl ZoneBuilder {
         }
         let (id, above) = (node.id(), node.parent().expect("the apex is never removed").id());
         self.entry_mut(id).flags &= !node_flag::REMOVED;
+        self.zone.removed -= 1;
         self.revive(above);
     }
 

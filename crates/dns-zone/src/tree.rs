@@ -35,6 +35,8 @@ pub struct Zone {
     pub(crate) is_hashed: bool,
     /// Names that editors have changed since the zone was built, each as often as it was.
     pub(crate) changes: usize,
+    /// Names that are no more, whose places are kept.
+    pub(crate) removed: usize,
 }
 
 /// Numbers a node within its zone.
@@ -140,6 +142,11 @@ impl Zone {
     /// Places of [`Zone::node_at`].
     pub fn node_count(&self) -> usize {
         self.nodes.len()
+    }
+
+    /// Number of names, those included that only lead to others.
+    pub fn name_count(&self) -> usize {
+        self.nodes.len() - self.removed
     }
 
     /// Octets of memory that the tree holds.

@@ -11,6 +11,7 @@
 //! first, a page at a time, unless nobody else has it. While nothing was changed, a look at an element costs one comparison more than a look
 //! into a slice.
 
+use std::ops::Index;
 use std::sync::Arc;
 
 /// Elements of a page.
@@ -179,6 +180,86 @@ fn page_of<T: Copy + Default>(base: &[T], number: usize) -> [T; PAGE] {
     let mut page = [T::default(); PAGE];
     page.iter_mut().zip(base.iter().skip(number * PAGE)).for_each(|(to, from)| *to = *from);
     page
+}
+
+/// A list of fixed length whose versions share all pages but those that they change. A copy costs as much as the list of its pages, a change a copy of
+/// one page, however many elements there are.
+#[derive(Clone, Debug)]
+pub struct Pages<T> {
+    pages: Vec<Arc<[T; PAGE]>>,
+    len: usize,
+}
+
+impl<T> Default for Pages<T> {
+    fn default() -> Pages<T> {
+        Pages { pages: Vec::new(), len: 0 }
+    }
+}
+
+impl<T: Clone + Default> FromIterator<T> for Pages<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(elements: I) -> Pages<T> {
+        let (mut elements, mut list) = (elements.into_iter().peekable(), Pages::default());
+        while elements.peek().is_some() {
+            let page = std::array::from_fn(|_| {
+                let element = elements.next();
+                list.len += usize::from(element.is_some());
+                element.unwrap_or_default()
+            });
+            list.pages.push(Arc::new(page));
+        }
+        list
+    }
+}
+
+impl<T> Index<usize> for Pages<T> {
+    type Output = T;
+
+    /// The element number `at`. Behind the last one, up to the end of its page, they have their default.
+    #[inline(always)]
+    fn index(&self, at: usize) -> &T {
+        &self.pages[at / PAGE][at % PAGE]
+    }
+}
+
+impl<T: Clone> Pages<T> {
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// All elements in their order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &T> {
+        let padding = self.pages.len() * PAGE - self.len;
+        self.pages.iter().enumerate().flat_map(move |(number, page)| {
+            let is_last = number + 1 == self.pages.len();
+            &page[..if is_last { PAGE - padding } else { PAGE }]
+        })
+    }
+
+    /// The element number `at`, if there is one.
+    pub fn get(&self, at: usize) -> Option<&T> {
+        (at < self.len).then(|| &self[at])
+    }
+
+    /// Replaces the element number `at`, in this version alone.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn set(&mut self, at: usize, element: T) {
+        assert!(at < self.len, "element {at} of {}", self.len);
+        Arc::make_mut(&mut self.pages[at / PAGE])[at % PAGE] = element;
+    }
+
+    /// How many pages are not those of `other`.
+    pub fn pages_unlike(&self, other: &Pages<T>) -> usize {
+        let shared = self.pages.iter().zip(&other.pages).filter(|(own, others)| Arc::ptr_eq(own, others));
+        self.pages.len() - shared.count()
+    }
 }
 
 /// Octets that are added at the end, item by item, and never changed once they are shared.
@@ -384,6 +465,19 @@ mod tests {
         let mut after = before.clone();
         *after.get_mut(5_000_000) = 1;
         assert!(after.memory() - before.memory() < 10_000);
+    }
+
+    #[test]
+    fn a_list_shares_all_pages_with_the_version_before_but_those_that_changed() {
+        let before: Pages<usize> = (0..1000).collect();
+        let mut after = before.clone();
+        [0, 127, 999].into_iter().for_each(|at| after.set(at, 5000 + at));
+        assert_eq!((after.len(), after.pages_unlike(&before)), (1000, 2));
+        let changed: Vec<usize> = (0..1000).filter(|at| after[*at] != before[*at]).collect();
+        assert_eq!(changed, [0, 127, 999]);
+        assert_eq!((after.iter().count(), after.iter().next_back()), (1000, Some(&5999)));
+        assert!(before.iter().copied().eq(0..1000) && before.get(1000).is_none());
+        assert!(Pages::<usize>::default().iter().next().is_none());
     }
 
     #[test]

@@ -17,6 +17,7 @@ use super::load::{Choice, Clients, Loaded, load_catalog};
 use super::orders::{Order, Orders};
 use super::parents::Outcome;
 use super::pools::Pools;
+use super::rebuild::Rebuilt;
 use super::secondary::{Change, Publish};
 use super::updates::{Pending, Queue};
 
@@ -36,6 +37,8 @@ pub(crate) enum Event {
     Health,
     /// Servers of parents were asked.
     Parents(Outcome),
+    /// A zone was built anew.
+    Rebuilt(Box<Rebuilt>),
     /// The zones of a configuration were loaded.
     Loaded(Box<(Config, Loaded)>),
 }

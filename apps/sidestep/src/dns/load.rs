@@ -14,6 +14,7 @@ use dns_auth::pools::{ADDRESS_TYPES, address_in};
 use dns_auth::{Catalog, LineData, LineOverlays, ServedZone, Unavailable};
 use dns_wire::{Name, NameBuf};
 use dns_zone::text::{Files, Limits, TextFile, ZoneTextErrors, origin_from_path};
+use dns_zone::versioned::Pages;
 use dns_zone::{Overlay, Zone, load_overlay, load_source, load_zone};
 
 use super::config::ZoneSpec;
@@ -156,7 +157,7 @@ pub(crate) fn describe(spec: &ZoneSpec, zone: &Zone) -> String {
         zone.origin(),
         zone.serial(),
         zone.record_count(),
-        zone.node_count(),
+        zone.name_count(),
     )
 }
 
@@ -173,12 +174,7 @@ pub(crate) fn load_catalog(
     let earlier = Earlier::new(specs, current, choice, histories);
     let mut loading = Loading { pools, ..Loading::default() };
     specs.iter().for_each(|spec| loading.add(spec, &earlier));
-    let catalog = catalog_of(&loading.zones, lines.as_ref());
-    Loaded { zones: loading.zones, lines, catalog, failed: loading.failed, read: loading.read }
-}
-
-fn catalog_of(zones: &[Entry], lines: Option<&LoadedLines>) -> Arc<Catalog> {
-    catalog_by(zones.iter().map(|entry| Arc::clone(&entry.version.served)), lines)
+    Loaded::of(loading.zones, lines, (loading.failed, loading.read))
 }
 
 fn catalog_by(zones: impl Iterator<Item = Arc<ServedZone>>, lines: Option<&LoadedLines>) -> Arc<Catalog> {
@@ -192,9 +188,12 @@ fn catalog_by(zones: impl Iterator<Item = Arc<ServedZone>>, lines: Option<&Loade
 /// Zones are renewed for so long before whoever has updates, orders or other versions gets a turn.
 const ROUND_MAX: Duration = Duration::from_millis(50);
 
-/// What is served, and from which files.
+/// What is served, and from which files. Other versions of some zones cost as much as those: the rest is shared.
 pub(crate) struct Loaded {
-    zones: Vec<Entry>,
+    /// By number; there is one for each.
+    zones: Pages<Option<Arc<Entry>>>,
+    /// The numbers of zones by their names. Of two for one name the later counts.
+    numbers: Arc<HashMap<NameBuf, usize>>,
     /// The lines of clients.
     pub(crate) lines: Option<LoadedLines>,
     /// All zones together.
@@ -244,25 +243,56 @@ impl Entry {
     }
 }
 
+/// Another version of a zone.
+pub(crate) struct NewVersion {
+    /// What was served.
+    pub(crate) before: Arc<ServedZone>,
+    /// What is served from now on.
+    pub(crate) after: Version,
+}
+
+/// The same zones in other versions; `None` if `catalog` does not have all of those before.
+pub(crate) fn catalog_replacing(catalog: &Catalog, versions: &[NewVersion]) -> Option<Arc<Catalog>> {
+    catalog.replacing(versions.iter().map(|version| (&version.before, &version.after.served))).map(Arc::new)
+}
+
 impl Loaded {
+    fn of(zones: Vec<Entry>, lines: Option<LoadedLines>, (failed, read): (usize, usize)) -> Loaded {
+        let origins = zones.iter().map(|entry| origin_of_version(&entry.version));
+        let numbers = Arc::new(origins.enumerate().map(|(number, origin)| (origin, number)).collect());
+        let catalog = catalog_by(zones.iter().map(|entry| Arc::clone(&entry.version.served)), lines.as_ref());
+        let zones = zones.into_iter().map(|entry| Some(Arc::new(entry))).collect();
+        Loaded { zones, numbers, lines, catalog, failed, read }
+    }
+
+    /// The zones by their numbers.
+    fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        self.zones.iter().flatten()
+    }
+
     /// All zones together, `others` among them.
     pub(crate) fn catalog_with<'a>(&self, others: impl Iterator<Item = &'a Arc<ServedZone>>) -> Arc<Catalog> {
         let mut others = others.peekable();
         if others.peek().is_none() {
             return Arc::clone(&self.catalog);
         }
-        catalog_by(self.catalog.zones().iter().cloned().chain(others.cloned()), self.lines.as_ref())
+        catalog_by(self.catalog.zones().cloned().chain(others.cloned()), self.lines.as_ref())
     }
 
     /// The number of the zone whose origin is `origin`, its file and what is served. Of two for one name the later counts.
     pub(crate) fn find(&self, origin: Name<'_>) -> Option<(usize, &Path, &Version)> {
-        let number = self.zones.iter().rposition(|entry| entry.version.served.origin() == origin)?;
-        let entry = &self.zones[number];
+        let number = *self.numbers.get(&NameBuf::from(origin))?;
+        let entry = self.zones[number].as_ref()?;
         Some((number, &entry.spec.file, &entry.version))
     }
 
     fn entry(&self, origin: Name<'_>) -> Option<&Entry> {
-        self.zones.iter().rfind(|entry| entry.version.served.origin() == origin)
+        self.zones[*self.numbers.get(&NameBuf::from(origin))?].as_deref()
+    }
+
+    /// What the configuration says of the zone of this number, and what is served of it.
+    pub(crate) fn numbered(&self, number: usize) -> Option<(&ZoneSpec, &Version)> {
+        self.zones.get(number)?.as_deref().map(|entry| (&entry.spec, &entry.version))
     }
 
     /// Whether a zone is not what its files and keys say, as they could not be read or used.
@@ -277,23 +307,36 @@ impl Loaded {
 
     /// Why zones are not what their files and keys say.
     pub(crate) fn problems(&self) -> BTreeMap<NameBuf, String> {
-        let problem = |entry: &Entry| Some((origin_of_version(&entry.version), entry.problem.clone()?));
-        self.zones.iter().filter_map(problem).collect()
+        let problem = |entry: &Arc<Entry>| Some((origin_of_version(&entry.version), entry.problem.clone()?));
+        self.entries().filter_map(problem).collect()
     }
 
-    /// The same zones, but for those of these numbers.
-    pub(crate) fn with(&self, versions: impl IntoIterator<Item = (usize, Version)>) -> Loaded {
-        let mut zones = self.zones.clone();
-        versions.into_iter().for_each(|(number, version)| zones[number].version = version);
+    /// The same zones, but for those of these numbers; and those that have changed thereby.
+    pub(crate) fn with(
+        &self,
+        versions: impl IntoIterator<Item = (usize, Version)>,
+    ) -> (Loaded, Vec<NewVersion>) {
+        let (mut zones, mut changes) = (self.zones.clone(), Vec::new());
+        for (number, after) in versions {
+            let Some(entry) = &zones[number] else { continue };
+            let before = Arc::clone(&entry.version.served);
+            let next = Entry { version: after.clone(), ..Entry::clone(entry) };
+            zones.set(number, Some(Arc::new(next)));
+            changes.push(NewVersion { before, after });
+        }
         let lines = self.lines.clone();
-        let catalog = catalog_of(&zones, lines.as_ref());
-        Loaded { zones, lines, catalog, failed: self.failed, read: self.read }
+        let served = || zones.iter().flatten().map(|entry| Arc::clone(&entry.version.served));
+        let catalog = catalog_replacing(&self.catalog, &changes)
+            .unwrap_or_else(|| catalog_by(served(), lines.as_ref()));
+        let numbers = Arc::clone(&self.numbers);
+        (Loaded { zones, numbers, lines, catalog, failed: self.failed, read: self.read }, changes)
     }
 
-    /// The same with what pools say now; `None` if that is nothing else.
-    pub(crate) fn with_pools(&self, pools: &Pools) -> Option<Loaded> {
+    /// Versions with what pools say now, by the numbers of their zones: of those for which that is something else.
+    pub(crate) fn versions_with_pools(&self, pools: &Pools) -> Vec<(usize, Version)> {
         let mut versions = Vec::new();
-        for (number, Entry { version, .. }) in self.zones.iter().enumerate() {
+        for (number, entry) in self.entries().enumerate() {
+            let version = &entry.version;
             let wanted = pools.of_zone(version.served.origin());
             let held = version.served.lines().map(|lines| &**lines.data());
             let is_same = held.map_or(wanted.is_empty(), |held| *held.pools() == wanted);
@@ -308,7 +351,7 @@ impl Loaded {
                 }
             }
         }
-        (!versions.is_empty()).then(|| self.with(versions))
+        versions
     }
 
     /// The addresses that are checked, and how.
@@ -339,7 +382,7 @@ impl Loaded {
             if looks.has_more {
                 break;
             }
-            let entry = &self.zones[number];
+            let Some(entry) = &self.zones[number] else { continue };
             let origin = origin_of_version(&entry.version);
             let look = if entry.is_unsigned {
                 looks.unsigned.extend(looks.zones.contains_key(&origin).then(|| origin.clone()));
@@ -356,7 +399,7 @@ impl Loaded {
 
     /// The numbers of the zones to look at, those first that were looked at longest ago.
     fn due(&self, looks: &Looks, now: Instant) -> Vec<(Option<Instant>, usize)> {
-        let signed = self.zones.iter().enumerate().filter(|(_, entry)| entry.spec.keys.is_some());
+        let signed = self.entries().enumerate().filter(|(_, entry)| entry.spec.keys.is_some());
         let due = signed.filter_map(|(number, entry)| {
             let Some(look) = looks.zones.get(&origin_of_version(&entry.version)) else {
                 return Some((None, number));
@@ -372,7 +415,7 @@ impl Loaded {
 
     /// The zones that have data.
     fn trees(&self) -> impl Iterator<Item = &Zone> {
-        self.catalog.zones().iter().filter_map(|served| served.tree().ok())
+        self.catalog.zones().filter_map(|served| served.tree().ok())
     }
 
     /// The data of a zone, if it has some.
@@ -388,12 +431,12 @@ impl Loaded {
 
     /// What is served of each zone. Of two for one name the later counts.
     pub(crate) fn versions(&self) -> impl Iterator<Item = &Version> {
-        self.zones.iter().map(|entry| &entry.version)
+        self.entries().map(|entry| &entry.version)
     }
 
     /// What the configuration says of each zone, and its origin.
     pub(crate) fn specs(&self) -> impl Iterator<Item = (&ZoneSpec, Name<'_>)> {
-        self.zones.iter().map(|entry| (&entry.spec, entry.version.served.origin()))
+        self.entries().map(|entry| (&entry.spec, entry.version.served.origin()))
     }
 
     /// Number of zones with data.
@@ -509,7 +552,7 @@ impl<'a> Earlier<'a> {
         choice: &'a Choice,
         histories: bool,
     ) -> Earlier<'a> {
-        let entries = || current.into_iter().flat_map(|loaded| &loaded.zones);
+        let entries = || current.into_iter().flat_map(Loaded::entries).map(|entry| &**entry);
         let loaded = || entries().filter(|entry| entry.version.tree().is_some());
         let specs: HashSet<&ZoneSpec> = specs.iter().collect();
         let moved = loaded().filter(|entry| !specs.contains(&entry.spec));
@@ -765,7 +808,7 @@ mod tests {
         while !in_turn(&looks, now).is_empty() {
             loaded.renewed(&mut looks, now); // A busy machine needs several rounds.
         }
-        looks.forget(&origin_of_version(&loaded.zones[1].version));
+        looks.forget(&origin_of_version(loaded.numbered(1).unwrap().1));
         now = Instant::now();
         looks.want_all(&loaded, now);
         assert_eq!(in_turn(&looks, now), [1, 0, 2]);
@@ -809,6 +852,26 @@ mod tests {
         fs::rename(zones.write("new", 5, ZONE).file, &specs[0].file).unwrap();
         assert_eq!(read_again(&specs, &mut loaded), 1, "another file");
         assert_eq!((read_again(&specs, &mut loaded), loaded.zone_count()), (0, 2));
+    }
+
+    #[test]
+    fn another_version_of_one_zone_shares_with_the_one_before_what_others_have() {
+        let zones = Zones::new("shared");
+        let specs: Vec<ZoneSpec> =
+            (0..300).map(|number| zones.write(&format!("z{number}.zone"), 0, ZONE)).collect();
+        let loaded = load_catalog(&specs, None, &Choice::default(), true, Clients::default());
+        let origin = NameBuf::from_text(b"z200.", None).unwrap();
+        let (number, _, version) = loaded.find(origin.as_name()).unwrap();
+        let next = Version { served: Arc::new(compile(version.tree().unwrap().clone())), ..version.clone() };
+        let (after, changes) = loaded.with([(number, next)]);
+        assert_eq!((after.zones.len(), after.zones.pages_unlike(&loaded.zones)), (300, 1));
+        assert!(Arc::ptr_eq(&after.numbers, &loaded.numbers));
+        let served = |loaded: &Loaded| {
+            let number = loaded.catalog.number_of(origin.as_name()).unwrap();
+            Arc::clone(loaded.catalog.zone(number))
+        };
+        assert!(Arc::ptr_eq(&served(&after), &changes[0].after.served));
+        assert!(Arc::ptr_eq(&served(&loaded), &changes[0].before));
     }
 
     #[test]
@@ -905,12 +968,8 @@ mod tests {
         let unknown = zones.write("db2", 0, "nonsense\n");
         let loaded =
             load_catalog(&[by_soa, by_name, unknown], None, &Choice::default(), true, Clients::default());
-        let placeholders: Vec<(String, Option<Unavailable>)> = loaded
-            .catalog
-            .zones()
-            .iter()
-            .map(|zone| (zone.origin().to_string(), zone.tree().err()))
-            .collect();
+        let placeholders: Vec<(String, Option<Unavailable>)> =
+            loaded.catalog.zones().map(|zone| (zone.origin().to_string(), zone.tree().err())).collect();
         let expected = [("example.", Unavailable::InvalidData), ("missing.", Unavailable::NotReady)];
         assert_eq!(placeholders, expected.map(|(origin, reason)| (origin.to_owned(), Some(reason))));
         assert_eq!((loaded.failed, loaded.zone_count()), (3, 0));

@@ -12,6 +12,7 @@
 //! | `service.rs` | the parts put together: start, ready line, drain |
 //! | `events.rs` | what it waits for: signals, and zones that load beside it |
 //! | `reload.rs` | SIGHUP |
+//! | `rebuild.rs` | zones that many updates have changed are built anew, beside all else |
 //! | `engines.rs` | the engines: one per core, with a stack where there is an interface |
 //! | `devices.rs`, `interface.rs` | which devices the engines serve: kernel sockets, or an interface with its shadows |
 //! | `tcp.rs`, `tcp_connection.rs` | DNS over TCP on kernel sockets |
@@ -34,6 +35,7 @@
 //! | `zones.rs` | `sidestep dns zones`, `sidestep dns zone` |
 //! | `orders.rs` | what tools have done with single zones |
 //! | `stats.rs` | counters, over a Unix socket |
+//! | `zone_numbers.rs` | which zones are counted alone |
 //! | `top/` | `sidestep dns top`: what servers are asked just now |
 
 mod answer_log;
@@ -70,6 +72,7 @@ mod pools;
 mod privileges;
 mod query;
 mod read_once;
+mod rebuild;
 mod reload;
 mod request_log;
 mod resolve;
@@ -88,6 +91,7 @@ mod transfers;
 mod updates;
 mod version;
 mod zone_metrics;
+mod zone_numbers;
 mod zones;
 
 pub(crate) use descriptors::raise_limit as raise_descriptor_limit;

@@ -8,9 +8,11 @@ use std::{io, mem};
 
 use anyhow::Context;
 use arc_swap::ArcSwap;
+use dns_auth::ServedZone;
 use dns_log::dnstap::Role;
 use dns_server::Published;
 use dns_wire::{NameBuf, Rcode};
+use dns_zone::Zone;
 use engine::EngineHandle;
 use observe::protocol::ZoneAction;
 use signal_hook::consts::SIGHUP;
@@ -21,14 +23,15 @@ use super::encrypted_server::EncryptedServer;
 use super::etcd::{self, Follower};
 use super::events::{Event, Events};
 use super::health::{Checker, Health};
-use super::load::{Choice, Loaded, Looks};
+use super::load::{Choice, Loaded, Looks, NewVersion};
 use super::notify::{Announcement, Notifier};
 use super::options::Serve;
 use super::orders::{Order, SharedStates};
 use super::parents::{Outcome, Parents};
 use super::pools::Pools;
+use super::rebuild::{Rebuilds, Rebuilt};
 use super::secondary::{Change, Notice};
-use super::service::{Shared, counted, origin_of, publication, taken, what_is_served};
+use super::service::{Shared, counted, next_publication, origin_of, publication, taken, what_is_served};
 use super::store;
 use super::transfers::unix_time;
 use super::updates::{self, Pending};
@@ -74,6 +77,8 @@ pub(crate) struct Reloads<'s> {
     pub(crate) parents: Parents,
     /// Follows etcd, if zones come from there.
     pub(crate) follower: Option<Follower>,
+    /// The zone that is built anew.
+    pub(crate) rebuilds: Rebuilds,
 }
 
 impl Reloads<'_> {
@@ -94,6 +99,7 @@ impl Reloads<'_> {
                 Event::Health => self.follow_health(),
                 Event::Parents(Outcome::KeyChanged(origin)) => self.look_at_keys(Some(&origin)),
                 Event::Parents(Outcome::Done(round)) => self.parents.end(round),
+                Event::Rebuilt(rebuilt) => self.finish_rebuild(*rebuilt),
                 Event::Signal(_) => break, // A load that is under way ends with the process.
                 Event::Loaded(replacement) => {
                     let (config, loaded) = *replacement;
@@ -225,10 +231,7 @@ impl Reloads<'_> {
             versions.extend(version);
             answers.extend(updates.into_iter().zip(codes));
         }
-        if !versions.is_empty() {
-            let replacement = self.loaded.with(versions);
-            self.replace(replacement);
-        }
+        self.replace_versions(versions);
         for (update, code) in answers {
             self.log_update(&update, code);
             update.answer(code);
@@ -243,7 +246,11 @@ impl Reloads<'_> {
     }
 
     /// The codes of the answers to updates of one zone, and its next version with its number.
-    fn carry_out_in(&self, origin: &NameBuf, updates: &[Pending]) -> (Vec<Rcode>, Option<(usize, Version)>) {
+    fn carry_out_in(
+        &mut self,
+        origin: &NameBuf,
+        updates: &[Pending],
+    ) -> (Vec<Rcode>, Option<(usize, Version)>) {
         let all = |code| (vec![code; updates.len()], None);
         if self.states.with(|states| states.frozen.contains(origin)) {
             log::info!("zone {origin} is frozen: updates are refused");
@@ -253,8 +260,24 @@ impl Reloads<'_> {
             return all(Rcode::NotAuth);
         };
         let requests = updates.iter().map(|update| &*update.request);
-        let (codes, version) = updates::carry_out(requests, held, file);
-        (codes, version.map(|version| (number, version)))
+        let (codes, next) = updates::carry_out(requests, held, file);
+        let Some((version, differences)) = next else { return (codes, None) };
+        if version.signing.is_none() {
+            let (zones, sender) = ((&held.served, &version.served), self.events.sender());
+            self.rebuilds.follow(zones, &differences, &sender);
+        }
+        (codes, Some((number, version)))
+    }
+
+    /// Serves a zone that was built anew in place of the same one.
+    fn finish_rebuild(&mut self, rebuilt: Rebuilt) {
+        let found = self.loaded.find(rebuilt.origin.as_name());
+        let (number, held) = found.map(|(number, _, version)| (number, version.clone())).unzip();
+        let version = self.rebuilds.finish(rebuilt, held.as_ref(), &self.events.sender());
+        let (Some(number), Some(version)) = (number, version) else { return };
+        self.replace_versions(vec![(number, version)]);
+        // To free a large zone takes a while, and updates wait.
+        let _ = thread::Builder::new().name("free".to_owned()).spawn(move || drop(held));
     }
 
     /// Renews signatures that end soon, and looks what keys have come or gone.
@@ -266,10 +289,7 @@ impl Reloads<'_> {
         }
         let began = Instant::now();
         let renewed = self.loaded.renewed(&mut self.looks, began);
-        if !renewed.is_empty() {
-            let replacement = self.loaded.with(renewed);
-            self.replace(replacement);
-        }
+        self.replace_versions(renewed);
         self.states.with(|states| states.not_renewed = self.looks.problems());
         self.renewal = Instant::now() + self.looks.pause(Instant::now());
         self.sign_again();
@@ -308,6 +328,8 @@ impl Reloads<'_> {
     /// Carries out a change of secondary zones, and those that wait behind it: of ten thousand zones of a catalog each would cost as much as all.
     fn change_secondaries(&mut self, first: Change) {
         let (mut next, mut new, mut old) = (Some(first), Vec::new(), Vec::new());
+        // Versions of zones that stay; without a list there are other zones, too.
+        let mut changes = Some(Vec::new());
         while let Some(change) = next.take() {
             match change {
                 Change::Version(version) => {
@@ -316,13 +338,17 @@ impl Reloads<'_> {
                         self.states.with(|states| states.transfers.insert(origin.clone(), unix_time()));
                         new.push(origin.clone());
                     }
-                    old.extend(self.shared.secondaries.insert(origin, version));
+                    let before = self.shared.secondaries.insert(origin, version.clone());
+                    note_change(&mut changes, before.as_ref(), version);
+                    old.extend(before);
                 }
                 Change::Joined(spec, version) => {
+                    changes = None;
                     old.extend(self.shared.secondaries.insert(spec.origin.clone(), version));
                     self.shared.members.insert(spec.origin.clone(), spec);
                 }
                 Change::Left(origin) => {
+                    changes = None;
                     old.extend(self.shared.secondaries.remove(&origin));
                     self.states.with(|states| states.transfers.remove(&origin));
                     self.shared.members.remove(&origin);
@@ -333,42 +359,64 @@ impl Reloads<'_> {
                 other => self.set_aside = other,
             }
         }
-        self.states.with(|states| {
-            states.note_hidden(&self.shared.etcd, &self.shared.served_from_etcd(&self.loaded))
-        });
-        let old_publication = self.swap_publication();
+        let old_publication = match &changes {
+            Some(changes) => self.swap_versions(&self.loaded, changes),
+            None => {
+                self.states.with(|states| {
+                    states.note_hidden(&self.shared.etcd, &self.shared.served_from_etcd(&self.loaded))
+                });
+                self.swap_publication()
+            }
+        };
         let zones = new.iter().filter_map(|origin| self.shared.secondaries.get(origin)?.tree());
         let (transfers, members) = (&self.current.transfers, &self.shared.members);
         let announcements = zones.flat_map(|zone| transfers.announcements_of_secondary(zone, members));
         self.notifier.start(announcements.collect());
         wait_until_unused(&old_publication);
-        drop((old_publication, old));
+        drop((old_publication, old, changes));
     }
 
     /// Publishes what became of zones from etcd.
     fn change_from_etcd(&mut self, changes: etcd::Changes) {
-        let (mut new, mut old) = (BTreeSet::new(), Vec::new());
+        let (mut new, mut old, mut versions) = (BTreeSet::new(), Vec::new(), Some(Vec::new()));
         for (origin, version) in changes {
             match version {
                 Some(version) => {
                     new.insert(origin.clone());
-                    old.extend(self.shared.etcd.insert(origin, version));
+                    let before = self.shared.etcd.insert(origin, version.clone());
+                    note_change(&mut versions, before.as_ref(), version);
+                    old.extend(before);
                 }
-                None => old.extend(self.shared.etcd.remove(&origin)),
+                None => {
+                    versions = None;
+                    old.extend(self.shared.etcd.remove(&origin));
+                }
             }
         }
-        let old_publication = self.swap_publication();
+        let next = versions.as_ref().and_then(|versions| self.next_publication(versions));
+        let (old_publication, served) = match next {
+            Some(next) => {
+                let served = new.iter().filter_map(|origin| self.shared.etcd.get(origin)).collect();
+                (self.published.swap(Arc::new(next)), served)
+            }
+            None => (self.swap_publication(), self.new_from_etcd(new)),
+        };
+        let trees = served.iter().filter_map(|version| version.tree());
+        let announcements = trees.flat_map(|zone| self.current.transfers.announcements_from_etcd(zone));
+        self.notifier.start(announcements.collect());
+        wait_until_unused(&old_publication);
+        drop((old_publication, old, versions));
+    }
+
+    /// Those of the `new` versions from etcd that are served, while there may be other zones.
+    fn new_from_etcd(&self, mut new: BTreeSet<NameBuf>) -> Vec<&Version> {
         let mut served = self.shared.served_from_etcd(&self.loaded);
         self.states.with(|states| states.note_hidden(&self.shared.etcd, &served));
         served.retain(|version| new.remove(&origin_of(version)));
         for origin in new {
             log::error!("zone {origin} from etcd is not served: there is another zone of that name here");
         }
-        let trees = served.iter().filter_map(|version| version.tree());
-        let announcements = trees.flat_map(|zone| self.current.transfers.announcements_from_etcd(zone));
-        self.notifier.start(announcements.collect());
-        wait_until_unused(&old_publication);
-        drop((old_publication, old));
+        served
     }
 
     /// Publishes what there is now; what was published before.
@@ -378,9 +426,14 @@ impl Reloads<'_> {
 
     /// Leaves out addresses of hosts that are down, and gives those that are up.
     fn follow_health(&mut self) {
-        if let Some(replacement) = self.loaded.with_pools(&self.pools()) {
-            self.replace(replacement);
+        let versions = self.loaded.versions_with_pools(&self.pools());
+        for (number, after) in &versions {
+            if let Some((_, before)) = self.loaded.numbered(*number) {
+                let zones = (&before.served, &after.served);
+                self.rebuilds.follow(zones, &[], &self.events.sender());
+            }
         }
+        self.replace_versions(versions);
     }
 
     /// Has tools know which lines and pools there are.
@@ -407,7 +460,8 @@ impl Reloads<'_> {
     fn publish(&mut self, config: &Config, replacement: Loaded) {
         self.current = config.clone();
         // Pools may be others, and hosts may have changed while zones were read.
-        let replacement = replacement.with_pools(&self.pools()).unwrap_or(replacement);
+        let with_pools = replacement.versions_with_pools(&self.pools());
+        let (replacement, _) = replacement.with(with_pools);
         self.current.transfers.secondaries.clone_from(&self.running.transfers.secondaries);
         self.current.transfers.etcd.clone_from(&self.running.transfers.etcd);
         // Secondary zones stay until a restart, also one whose key the configuration has no longer: it never asks without a signature.
@@ -432,6 +486,43 @@ impl Reloads<'_> {
         let failed = counted(loaded.failed, "zone file");
         let (served, read) = (what_is_served(loaded), loaded.read);
         log::info!("reloaded: {served}, {failed} with errors, {read} read because of changes");
+    }
+
+    /// Serves other versions of zones of these numbers: costs as much as those, however many zones there are.
+    fn replace_versions(&mut self, versions: Vec<(usize, Version)>) {
+        if versions.is_empty() {
+            return;
+        }
+        let before = Arc::clone(&self.loaded);
+        let numbers: Vec<usize> = versions.iter().map(|(number, _)| *number).collect();
+        let (replacement, changes) = before.with(versions);
+        let old_publication = self.swap_versions(&replacement, &changes);
+        self.loaded = Arc::new(replacement);
+        let versions = numbers.into_iter().zip(&changes);
+        let announcements = versions.filter_map(|(number, NewVersion { before, after })| {
+            let (spec, _) = self.loaded.numbered(number)?;
+            let serial = before.tree().ok().map(Zone::serial);
+            Some(self.current.transfers.announcements_of(spec, serial, after.tree()))
+        });
+        self.notifier.start(announcements.flatten().collect());
+        let has_pools = |zone: &ServedZone| zone.lines().is_some();
+        if changes.iter().any(|change| has_pools(&change.before) || has_pools(&change.after.served)) {
+            self.check_hosts();
+        }
+        wait_until_unused(&old_publication);
+        drop((old_publication, before, changes));
+    }
+
+    /// Publishes other versions of zones that are served, and all anew if they are not served as they were. What was published before.
+    fn swap_versions(&self, loaded: &Loaded, changes: &[NewVersion]) -> Arc<Published> {
+        let next = self.next_publication(changes);
+        let next = next.unwrap_or_else(|| publication(&self.current, loaded, &self.shared));
+        self.published.swap(Arc::new(next))
+    }
+
+    /// The publication with other versions of some zones; `None` if one of them is not served as it was.
+    fn next_publication(&self, changes: &[NewVersion]) -> Option<Published> {
+        next_publication(&self.published.load(), &self.shared, changes)
     }
 
     fn replace(&mut self, replacement: Loaded) {
@@ -531,6 +622,15 @@ impl Reloads<'_> {
         };
         order.answer(outcome);
     }
+}
+
+/// Notes another version of a zone, unless there are other zones, too.
+fn note_change(changes: &mut Option<Vec<NewVersion>>, before: Option<&Version>, after: Version) {
+    let Some((list, before)) = changes.as_mut().zip(before) else {
+        *changes = None;
+        return;
+    };
+    list.push(NewVersion { before: Arc::clone(&before.served), after });
 }
 
 fn names_of(loaded: &Loaded) -> BTreeSet<NameBuf> {

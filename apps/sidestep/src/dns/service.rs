@@ -1,5 +1,6 @@
 //! `sidestep dns serve`: the parts put together.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -28,11 +29,12 @@ use super::etcd::{self, Follower};
 use super::events::{Event, Events};
 use super::guard_config::Chance;
 use super::health::{Checker, Health};
-use super::load::{Choice, Loaded, Looks};
+use super::load::{Choice, Loaded, Looks, NewVersion, catalog_replacing};
 use super::notify::Notifier;
 use super::options::{ResponderKind, Serve};
 use super::orders::SharedStates;
 use super::parents::Parents;
+use super::rebuild::Rebuilds;
 use super::reload::Reloads;
 use super::request_log::RequestLog;
 use super::secondary::{Notice, Prepared, SharedKeys};
@@ -41,6 +43,7 @@ use super::tcp::{self, TcpHandle};
 use super::transfers::SecondarySpec;
 use super::updates::Queue;
 use super::version::Version;
+use super::zone_numbers::ZoneNumbers;
 use super::{descriptors, encrypted, privileges, secondary, transfers};
 use crate::systemd;
 
@@ -131,6 +134,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         parents: Parents::new(events.sender()),
         follower,
         health,
+        rebuilds: Rebuilds::default(),
     };
     reloads.tell_configuration();
     reloads.check_hosts();
@@ -171,7 +175,7 @@ fn wait_for_zones(events: &Events) -> Option<(Config, Loaded)> {
             Event::Signal(SIGHUP) => again = true,
             Event::Signal(_) => return None,
             Event::Secondary(_) | Event::Etcd(_) | Event::Update(_) => {} // They begin later.
-            Event::Health | Event::Parents(_) => {}
+            Event::Health | Event::Parents(_) | Event::Rebuilt(_) => {}
             Event::Order(order) => order.answer(Err("the server is starting".to_owned())),
             Event::Loaded(loaded) => {
                 if again {
@@ -194,10 +198,26 @@ pub(crate) fn publication(config: &Config, loaded: &Loaded, shared: &Shared) -> 
     let from_etcd = shared.served_from_etcd(loaded);
     let others = shared.secondaries.values().chain(&shared.catalog).chain(from_etcd.iter().copied());
     let catalog = loaded.catalog_with(others.map(|version| &version.served));
-    let transfers = Arc::new(transfers::service(config, loaded, shared, &from_etcd));
+    let catalog = Arc::new(shared.zone_numbers.borrow_mut().count(&catalog, config.zone_metrics_max));
+    let policy = config.transfers.policy(loaded, shared, (&from_etcd, &catalog));
+    let transfers = Arc::new(transfers::service(policy, shared));
     let guard = config.guard.options(&shared.chance);
     let log = shared.query_log.as_ref().map(|log| Arc::clone(&log.answers));
     Published { catalog, settings: Arc::clone(&config.settings), transfers, guard, log }
+}
+
+/// The same with other versions of some zones: costs as much as those, however many zones there are. `None` if they are not served as they were.
+pub(crate) fn next_publication(
+    now: &Published,
+    shared: &Shared,
+    versions: &[NewVersion],
+) -> Option<Published> {
+    let catalog = catalog_replacing(&now.catalog, versions)?;
+    let mut policy = now.transfers.policy.clone();
+    versions.iter().for_each(|version| transfers::set_history(&mut policy, &catalog, &version.after));
+    let transfers = Arc::new(transfers::service(policy, shared));
+    let (settings, guard, log) = (Arc::clone(&now.settings), now.guard.clone(), now.log.clone());
+    Some(Published { catalog, settings, transfers, guard, log })
 }
 
 /// What stays from version to version.
@@ -224,6 +244,8 @@ pub(crate) struct Shared {
     pub(crate) notices: SyncSender<Notice>,
     /// For cookies, and for the tables of rates.
     pub(crate) chance: Chance,
+    /// Which zones are counted alone.
+    zone_numbers: RefCell<ZoneNumbers>,
 }
 
 impl Shared {
@@ -250,6 +272,7 @@ impl Shared {
             updates,
             notices,
             chance: Chance::draw()?,
+            zone_numbers: RefCell::default(),
         })
     }
 }

@@ -75,8 +75,7 @@ impl Subject for Sources {
 
     fn zones(&self) -> Vec<ZoneReport> {
         let published = self.published.load_full();
-        let zones = published.catalog.zones();
-        let reports = zones.iter().map(|zone| self.report(zone, &published.transfers)).collect();
+        let reports = published.catalog.zones().map(|zone| self.report(zone, &published.transfers)).collect();
         self.signed_until.forget_others(&published.catalog);
         reports
     }
@@ -140,7 +139,7 @@ impl Sources {
         let version = zone.tree().ok().map(|tree| ZoneVersion {
             serial: tree.serial(),
             records: tree.record_count(),
-            names: tree.node_count(),
+            names: tree.name_count(),
             is_signed: tree.apex().rrsets().any(|rrset| rrset.rtype() == Rtype::DNSKEY),
             signed_until: self.signed_until.of(zone),
             is_frozen,
@@ -206,9 +205,16 @@ impl Sources {
             let published = self.published.load();
             (Arc::clone(&published.catalog), Arc::clone(&published.transfers))
         };
-        let zones: Vec<Seen> = catalog.zones().iter().map(|zone| self.see(zone, &transfers)).collect();
+        let queries = |counter| self.responders.iter().map(|counters| counters.of_zone(counter)).sum::<u64>();
+        let zones = catalog.zones().zip(0..).map(|(zone, number)| {
+            let counter = Some(catalog.counter(number)).filter(|counter| *counter != 0);
+            Seen { queries: counter.map(queries), ..self.see(zone, &transfers) }
+        });
+        let zones: Vec<Seen> = zones.collect();
         self.signed_until.forget_others(&catalog);
-        zone_metrics::counts(&zones, self.states.with(|states| states.zone_metrics_max))
+        let mut counts = zone_metrics::counts(&zones, self.states.with(|states| states.zone_metrics_max));
+        counts.push(("zones_queries_of_others".to_owned(), queries(0)));
+        counts
     }
 
     fn see(&self, zone: &Arc<ServedZone>, transfers: &TransferService) -> Seen {
@@ -221,6 +227,7 @@ impl Sources {
             signed_until: self.signed_until.of(zone),
             expires_at: expires_at.filter(|_| is_secondary),
             is_secondary,
+            queries: None,
             origin,
         }
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow, bail};
+use dns_auth::Catalog;
 use dns_client::{TransferTls, Trust};
 use dns_server::TransferService;
 use dns_transfer::{AccessList, Algorithm, Allowed, Key, Keys, Policy, Prefix, Who, ZonePolicy};
@@ -14,7 +15,7 @@ use dns_wire::NameBuf;
 use dns_zone::Zone;
 
 use super::catalog::CatalogSpec;
-use super::config::{Config, ZoneSpec, in_range, parse_domain};
+use super::config::{ZoneSpec, in_range, parse_domain};
 use super::config_file::{ConfigFile, KeyTable, SecondaryTable, ZoneTable};
 use super::etcd::EtcdSpec;
 use super::load::{self, Loaded};
@@ -185,16 +186,21 @@ impl Transfers {
 
     /// What is to be said of zones whose serial in `new` is another one than in `old`.
     pub(crate) fn announcements(&self, old: &Loaded, new: &Loaded) -> Vec<Announcement> {
-        let mut announcements = Vec::new();
-        for (spec, origin) in new.specs() {
-            let own = self.zones.get(spec).and_then(|own| own.notify.as_deref());
-            let peers = own.unwrap_or(&self.notify);
-            let Some(zone) = new.tree(origin).filter(|_| !peers.is_empty()) else { continue };
-            if old.serial(origin) != Some(zone.serial()) {
-                announcements.extend(self.announce(zone, peers));
-            }
-        }
-        announcements
+        let of = |(spec, origin)| self.announcements_of(spec, old.serial(origin), new.tree(origin));
+        new.specs().flat_map(of).collect()
+    }
+
+    /// What is to be said of a zone that had the serial `before`.
+    pub(crate) fn announcements_of<'z>(
+        &'z self,
+        spec: &ZoneSpec,
+        before: Option<u32>,
+        zone: Option<&'z Zone>,
+    ) -> impl Iterator<Item = Announcement> + use<'z> {
+        let own = self.zones.get(spec).and_then(|own| own.notify.as_deref());
+        let peers = own.unwrap_or(&self.notify);
+        let changed = zone.filter(|zone| before != Some(zone.serial()));
+        changed.into_iter().flat_map(|zone| self.announce(zone, peers))
     }
 
     /// What is to be said of another version of a secondary zone, which may be one of those that catalogs have brought.
@@ -227,8 +233,13 @@ impl Transfers {
         })
     }
 
-    /// What responders go by, for the zones that are loaded, and those from `etcd` that are served.
-    fn policy(&self, loaded: &Loaded, shared: &Shared, etcd: &[&Version]) -> Policy {
+    /// What responders go by, for the zones that are loaded, and those from `etcd` that are served, all of which are in the catalog.
+    pub(crate) fn policy(
+        &self,
+        loaded: &Loaded,
+        shared: &Shared,
+        (etcd, catalog): (&[&Version], &Catalog),
+    ) -> Policy {
         let zones = loaded.specs().filter_map(|(spec, origin)| {
             let own = self.zones.get(spec)?;
             let (allow_transfer, allow_update) = (own.allow_transfer.clone(), own.allow_update.clone());
@@ -240,7 +251,7 @@ impl Transfers {
             let allow_transfer = spec.allow_transfer.clone();
             (spec.origin.clone(), ZonePolicy { allow_transfer, primaries, ..ZonePolicy::default() })
         });
-        let catalog = self.catalog.iter().map(|spec| {
+        let own_catalog = self.catalog.iter().map(|spec| {
             let allow_transfer = spec.allow_transfer.clone();
             (spec.origin.clone(), ZonePolicy { allow_transfer, ..ZonePolicy::default() })
         });
@@ -249,18 +260,16 @@ impl Transfers {
             let allow_transfer = of_etcd.cloned();
             (origin_of(version), ZonePolicy { allow_transfer, ..ZonePolicy::default() })
         });
-        Policy {
-            keys: self.keys.clone(),
+        let mut policy = Policy {
+            keys: Arc::new(self.keys.clone()),
             allow_transfer: self.allow_transfer.clone(),
-            zones: zones.chain(secondaries).chain(catalog).chain(from_etcd).collect(),
-            histories: loaded
-                .versions()
-                .chain(shared.secondaries.values())
-                .chain(etcd.iter().copied())
-                .map(|version| (NameBuf::from(version.served.origin()), Arc::clone(&version.history)))
-                .collect(),
+            zones: Arc::new(zones.chain(secondaries).chain(own_catalog).chain(from_etcd).collect()),
+            histories: catalog.zones().map(|_| None).collect(),
             slots: Some(Arc::clone(&shared.slots)),
-        }
+        };
+        let versions = loaded.versions().chain(shared.secondaries.values()).chain(etcd.iter().copied());
+        versions.for_each(|version| set_history(&mut policy, catalog, version));
+        policy
     }
 }
 
@@ -269,13 +278,15 @@ pub(crate) fn own_peers(texts: Option<&[String]>, keys: &Keys) -> anyhow::Result
     texts.map(|texts| peers("notify", texts, 53, keys)).transpose()
 }
 
+/// Has those who transfer a zone get the differences that led to this version.
+pub(crate) fn set_history(policy: &mut Policy, catalog: &Catalog, version: &Version) {
+    if let Some(number) = catalog.number_of(version.served.origin()) {
+        policy.histories.set(number as usize, Some(Arc::clone(&version.history)));
+    }
+}
+
 /// What responders need besides zones and settings.
-pub(crate) fn service(
-    config: &Config,
-    loaded: &Loaded,
-    shared: &Shared,
-    etcd: &[&Version],
-) -> TransferService {
+pub(crate) fn service(policy: Policy, shared: &Shared) -> TransferService {
     let notices = shared.notices.clone();
     // Without room the notice is lost, as a packet may be: primaries repeat it, and the timers of the SOA go on (RFC 1996, 3.6).
     let on_notify = Box::new(move |zone, from| drop(notices.try_send(Notice::Notify(Box::new(zone), from))));
@@ -283,7 +294,6 @@ pub(crate) fn service(
     let on_update = Box::new(move |request, reply| queue.push(request, reply));
     let requests = Arc::clone(&shared.requests);
     let on_special = Box::new(move |policy: &Policy, request: &_| requests.special(policy, request));
-    let policy = config.transfers.policy(loaded, shared, etcd);
     TransferService { policy, unix_time, on_special, on_notify, on_update }
 }
 

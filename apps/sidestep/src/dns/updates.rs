@@ -72,8 +72,9 @@ impl Drop for Place {
     }
 }
 
-/// What became of updates of one zone: for each the code of its answer, and the version that all of them lead to, if anything changes.
-pub(crate) type CarriedOut = (Vec<Rcode>, Option<Version>);
+/// What became of updates of one zone: for each the code of its answer, and if anything changes, the version that all of them lead to, by these
+/// differences.
+pub(crate) type CarriedOut = (Vec<Rcode>, Option<(Version, Vec<Arc<Difference>>)>);
 
 /// Carries updates of one zone out in their order, from `held`. The journal of its file has all of them before this returns, written once.
 /// A zone that cannot be written stays as it is, and no update of them is carried out.
@@ -104,7 +105,7 @@ pub(crate) fn carry_out<'r>(
     }
     let Some(last) = steps.last().map(|step| step.zone.clone()) else { return (codes, None) };
     match next(held, steps, &differences, &last, file) {
-        Ok(version) => (codes, Some(version)),
+        Ok(version) => (codes, Some((version, differences))),
         Err(error) => {
             log::error!("zone {}: updates that are not carried out, {count}: {error:#}", last.origin());
             // Those that change nothing were judged by what the others would have changed.

@@ -15,6 +15,8 @@ pub(super) struct Seen {
     pub(super) signed_until: Option<u64>,
     /// When it expires, or has expired, in seconds since 1970.
     pub(super) expires_at: Option<u64>,
+    /// How many queries were for it, if that is counted.
+    pub(super) queries: Option<u64>,
 }
 
 impl Seen {
@@ -35,6 +37,9 @@ impl Seen {
         add("has_problem", self.has_problem.into());
         if let Some(at) = self.expires_at {
             add("expires_at", at);
+        }
+        if let Some(queries) = self.queries {
+            add("queries", queries);
         }
         let Some((serial, records)) = self.version else { return };
         add("serial", serial.into());
@@ -106,6 +111,7 @@ mod tests {
             has_problem: false,
             signed_until: None,
             expires_at: None,
+            queries: None,
         }
     }
 
