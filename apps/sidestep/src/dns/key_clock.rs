@@ -147,69 +147,72 @@ pub(super) mod tests {
         CLOCK.with_borrow_mut(|clock| act(clock, now))
     }
 
-    /// A clock, and what it shows to those that have a key that was made then, after seconds of both clocks.
-    fn started_at(
-        unix: u64,
-    ) -> (KeyClock, impl Fn(&mut KeyClock, u64, u64, Option<u64>) -> (u64, Option<Said>)) {
-        let start = Reading { monotonic: Instant::now(), unix };
-        let look = move |clock: &mut KeyClock, passed: u64, shown: u64, newest: Option<u64>| {
-            let now = Reading { monotonic: start.monotonic + Duration::from_secs(passed), unix: shown };
-            let (reading, said) = clock.look(now, newest);
+    /// A clock that was believed at a moment.
+    struct Trial {
+        clock: KeyClock,
+        start: Instant,
+    }
+
+    impl Trial {
+        fn started_at(unix: u64) -> Trial {
+            let start = Instant::now();
+            Trial { clock: KeyClock::new(Reading { monotonic: start, unix }), start }
+        }
+
+        /// The time of keys, one of which was made then, when so many seconds have passed and the machine's clock shows this; and what is said.
+        fn look(&mut self, passed: u64, unix: u64, newest: Option<u64>) -> (u64, Option<Said>) {
+            let now = Reading { monotonic: self.start + Duration::from_secs(passed), unix };
+            let (reading, said) = self.clock.look(now, newest);
             assert_eq!(reading.monotonic, now.monotonic);
             (reading.unix, said)
-        };
-        (KeyClock::new(start), look)
+        }
     }
 
     #[test]
     fn keys_go_on_as_if_a_clock_had_not_been_set_forwards_until_it_is_set_back() {
-        let (mut clock, look) = started_at(1_000_000);
-        let clock = &mut clock;
+        let mut trial = Trial::started_at(1_000_000);
         assert_eq!(
-            look(clock, 60, 1_000_060 + JUMP_MAX, None),
+            trial.look(60, 1_000_060 + JUMP_MAX, None),
             (1_000_360, None),
             "less than what is waited for"
         );
-        assert_eq!(look(clock, 120, 9_000_420, None), (1_000_420, Some(Said::Set(8_000_000))));
-        assert_eq!(look(clock, 3600, 9_003_900, None), (1_003_900, None), "it is said once");
-        assert_eq!(look(clock, 7200, 7_007_500, None), (1_007_500, Some(Said::Set(6_000_000))));
-        assert_eq!(look(clock, 7260, 1_007_560, None), (1_007_560, Some(Said::Back)));
-        assert_eq!(look(clock, 7320, 1_007_620, None), (1_007_620, None));
+        assert_eq!(trial.look(120, 9_000_420, None), (1_000_420, Some(Said::Set(8_000_000))));
+        assert_eq!(trial.look(3600, 9_003_900, None), (1_003_900, None), "it is said once");
+        assert_eq!(trial.look(7200, 7_007_500, None), (1_007_500, Some(Said::Set(6_000_000))));
+        assert_eq!(trial.look(7260, 1_007_560, None), (1_007_560, Some(Said::Back)));
+        assert_eq!(trial.look(7320, 1_007_620, None), (1_007_620, None));
     }
 
     #[test]
     fn a_clock_that_stays_ahead_is_right_when_the_longest_wait_is_over() {
-        let (mut clock, look) = started_at(1_000_000);
-        let (clock, ahead) = (&mut clock, 5_000_000);
-        look(clock, 0, ahead, None);
+        let (mut trial, ahead) = (Trial::started_at(1_000_000), 5_000_000);
+        trial.look(0, ahead, None);
         let almost = CONFIRMED_AFTER.as_secs() - 1;
-        assert_eq!(look(clock, almost, ahead + almost, None), (1_000_000 + almost, None));
+        assert_eq!(trial.look(almost, ahead + almost, None), (1_000_000 + almost, None));
         let (passed, shown) = (almost + 1, ahead + almost + 1);
-        assert_eq!(look(clock, passed, shown, None), (shown, Some(Said::Right)));
-        assert_eq!(look(clock, passed + DAY, shown + DAY, None), (shown + DAY, None));
+        assert_eq!(trial.look(passed, shown, None), (shown, Some(Said::Right)));
+        assert_eq!(trial.look(passed + DAY, shown + DAY, None), (shown + DAY, None));
     }
 
     #[test]
     fn a_key_that_was_made_later_than_now_shows_that_the_clock_was_behind() {
         for (newest, expected) in [(4_000_000, 5_000_000), (999_000, 1_000_000), (6_000_000, 1_000_000)] {
-            let (mut clock, look) = started_at(1_000_000);
-            assert_eq!(look(&mut clock, 0, 1_000_000, Some(newest)).0, 1_000_000);
-            assert_eq!(look(&mut clock, 0, 5_000_000, Some(newest)).0, expected, "{newest}");
+            let mut trial = Trial::started_at(1_000_000);
+            assert_eq!(trial.look(0, 1_000_000, Some(newest)).0, 1_000_000);
+            assert_eq!(trial.look(0, 5_000_000, Some(newest)).0, expected, "{newest}");
         }
     }
 
     #[test]
     fn a_clock_that_is_set_back_is_followed_and_may_return() {
-        let (mut clock, look) = started_at(1_000_000);
-        let clock = &mut clock;
-        assert_eq!(look(clock, 10, 500_000, None), (500_000, None));
-        assert_eq!(look(clock, 20, 1_000_020, None), (1_000_020, None));
-        assert_eq!(look(clock, 30, 500_030, None), (500_030, None));
-        assert_eq!(look(clock, 40, 2_000_040, None), (1_000_040, Some(Said::Set(1_000_000))));
-        let (mut clock, look) = started_at(9_000_000);
-        let (clock, passed) = (&mut clock, CONFIRMED_AFTER.as_secs());
-        assert_eq!(look(clock, 0, 1_000_000, None), (1_000_000, None), "it was ahead at the start");
-        assert_eq!(look(clock, passed, 1_000_000 + passed, None), (1_000_000 + passed, None));
-        assert_eq!(look(clock, passed, 9_000_000, None).0, 1_000_000 + passed, "it is known by now");
+        let mut trial = Trial::started_at(1_000_000);
+        assert_eq!(trial.look(10, 500_000, None), (500_000, None));
+        assert_eq!(trial.look(20, 1_000_020, None), (1_000_020, None));
+        assert_eq!(trial.look(30, 500_030, None), (500_030, None));
+        assert_eq!(trial.look(40, 2_000_040, None), (1_000_040, Some(Said::Set(1_000_000))));
+        let (mut trial, passed) = (Trial::started_at(9_000_000), CONFIRMED_AFTER.as_secs());
+        assert_eq!(trial.look(0, 1_000_000, None), (1_000_000, None), "it was ahead at the start");
+        assert_eq!(trial.look(passed, 1_000_000 + passed, None), (1_000_000 + passed, None));
+        assert_eq!(trial.look(passed, 9_000_000, None).0, 1_000_000 + passed, "it is known by now");
     }
 }
