@@ -23,6 +23,9 @@ answers() {
     less=$(collect "$binaries/responder" changed "$names" 128000)
     more=$(collect "$binaries/responder" changed "$names" 256000)
     echo "  in a zone in which 999 names were changed: $(((more - less) / 128000))"
+    less=$(collect "$binaries/responder" engine "$names" 128000)
+    more=$(collect "$binaries/responder" engine "$names" 256000)
+    echo "  from frame to frame, by the engine: $(((more - less) / 128000))"
     for kind in lines networks plain-networks; do
         less=$(collect "$binaries/responder" "$kind" "$names" 128000 100000)
         more=$(collect "$binaries/responder" "$kind" "$names" 256000 100000)

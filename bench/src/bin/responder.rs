@@ -6,20 +6,27 @@
 //!        and show their address, or their network as EDNS client subnet)
 //!        `responder plain-networks NAMES ANSWERS PREFIXES`   (the same queries of networks, in a zone without lines)
 //!        `responder prefixes COUNT`   (look-ups in a table of so many prefixes alone)
+//!        `responder engine NAMES ANSWERS`   (from frame to frame, by the engine between two devices in memory)
 //!        `responder denials LABELS [ANSWERS]`   (names that are not there, of so many labels, among 10 000)
 //!
 //! Each query is copied into a buffer as a device would leave it there, then answered in place, in batches of 64.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use arc_swap::ArcSwap;
 use bench::load::{Random, denials, lines, queries, with_another_address, zone, zone_with_a_line};
 use bench::record::{Figure, Run};
 use bench::report::median;
+use device::{BURST, Burst, Device, memory};
 use dns_auth::{Catalog, Counters, Outcome, Prepared, Responder, Settings, Transport};
+use dns_server::{DnsResponder, Published};
+use engine::{DeviceId, Engine, Role};
 use lab::Conditions;
+use wire::{Endpoints, Envelope, write_udp};
 
-const BATCH: usize = 64;
+const BATCH: usize = BURST;
 /// Room for a query of a name that is there, and for any query.
 const SHORT: usize = 64;
 const WITH_NETWORK: usize = 80;
@@ -41,6 +48,10 @@ fn main() {
         [labels, answers] if denials => {
             let rate = Bench::<LONG>::of_denials(labels).run(answers);
             println!("{labels} labels, {answers} answers: {:.2} million a second", rate / 1e6);
+        }
+        [names, answers] if word == "engine" => {
+            let rate = through_engine(names, answers);
+            println!("{names} names, {answers} answers by the engine: {:.1} million a second", rate / 1e6);
         }
         [names, answers] => {
             let mut bench = Bench::<SHORT>::of_addresses(names, false);
@@ -72,6 +83,51 @@ fn of_lines(names: usize, word: &str, prefixes: usize) -> Bench<WITH_NETWORK> {
     let zone = if word == "plain-networks" { zone(names) } else { zone_with_a_line(names) };
     bench.catalog = Catalog::new([Arc::new(zone)], 7).by_lines(&Arc::new(lines(prefixes)));
     bench
+}
+
+/// Answers a second of an engine that takes frames from a device in memory and gives them back to it.
+fn through_engine(names: usize, count: usize) -> f64 {
+    let published = Published {
+        catalog: Arc::new(Catalog::new([Arc::new(zone(names))], 7)),
+        settings: Arc::default(),
+        transfers: Arc::default(),
+        guard: None,
+        log: None,
+    };
+    let responder = DnsResponder::new(&Arc::new(ArcSwap::from_pointee(published)), Arc::default());
+    let (mut left, mut right) = memory::pair(&memory::Config::default());
+    let config = engine::Config { never_sleep: true, ..engine::Config::default() };
+    let (mut engine, handle) = Engine::new(config, responder).expect("descriptors for an engine");
+    handle.add_device(DeviceId(0), Role::Primary, Box::new(right.remove(0)));
+    let packets: Vec<Vec<u8>> =
+        queries(1 << 16, names, false, 42).iter().map(|query| packet(query)).collect();
+    let (device, now) = (&mut left[0], clock::Instant::ZERO);
+    let (start, mut next, mut answered) = (Instant::now(), packets.iter().cycle(), 0);
+    for _ in 0..count / BATCH {
+        let mut burst = Burst::new();
+        for packet in next.by_ref().take(BATCH) {
+            let mut frame = device.alloc().expect("all frames came back");
+            frame.copy_from(packet);
+            burst.push(frame);
+        }
+        device.tx_burst(&mut burst, now);
+        engine.step(now);
+        let mut received = Burst::new();
+        answered += device.rx_burst(&mut received, now);
+        received.into_iter().for_each(|frame| device.release(frame));
+    }
+    assert_eq!(answered, count / BATCH * BATCH, "every query is answered");
+    count as f64 / start.elapsed().as_secs_f64()
+}
+
+/// The frame that brings a query.
+fn packet(query: &[u8]) -> Vec<u8> {
+    let [client, server] = [([192, 0, 2, 2], 4000), ([192, 0, 2, 1], 53)].map(SocketAddr::from);
+    let endpoints = Endpoints::new(client, server).expect("both are of IPv4");
+    let mut frame = vec![0; 600];
+    let len = write_udp(&mut frame, &Envelope::untagged(endpoints), query).expect("it has room");
+    frame.truncate(len);
+    frame
 }
 
 /// Look-ups a second, each for another address.

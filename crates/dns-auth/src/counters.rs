@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dns_wire::{Rcode, Rtype};
 
+use crate::latency::Latency;
+
 /// How a query came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
@@ -21,11 +23,11 @@ pub enum Transport {
 
 impl Transport {
     const ALL: [(Transport, &str); 5] = [
-        (Transport::Udp, "queries_udp"),
-        (Transport::Tcp, "queries_tcp"),
-        (Transport::Tls, "queries_tls"),
-        (Transport::Https, "queries_https"),
-        (Transport::Quic, "queries_quic"),
+        (Transport::Udp, "udp"),
+        (Transport::Tcp, "tcp"),
+        (Transport::Tls, "tls"),
+        (Transport::Https, "https"),
+        (Transport::Quic, "quic"),
     ];
 }
 
@@ -73,6 +75,7 @@ pub struct Counters {
     dropped: [AtomicU64; Dropped::ALL.len()],
     truncated: AtomicU64,
     from_table: AtomicU64,
+    latency: [Latency; Transport::ALL.len()],
 }
 
 impl Default for Counters {
@@ -87,6 +90,7 @@ impl Default for Counters {
             dropped: std::array::from_fn(|_| zero()),
             truncated: zero(),
             from_table: zero(),
+            latency: std::array::from_fn(|_| Latency::default()),
         }
     }
 }
@@ -121,6 +125,11 @@ impl Counters {
         bump(&self.by_rcode[rcode as usize]);
     }
 
+    /// An answer by `transport` took so many nanoseconds. Few answers are looked at.
+    pub fn on_sample(&self, transport: Transport, nanos: u64) {
+        self.latency[transport as usize].note(nanos);
+    }
+
     pub(crate) fn on_truncated(&self) {
         bump(&self.truncated);
     }
@@ -140,7 +149,8 @@ impl Counters {
             Transport::ALL.map(|(transport, name)| (name, read(&self.by_transport[transport as usize])));
         let is_told = |(number, (_, value)): &(usize, (&str, u64))| *number < 2 || *value != 0;
         let transports = transports.into_iter().enumerate().filter(is_told);
-        let mut named: Vec<_> = transports.map(|(_, (name, value))| (name.to_owned(), value)).collect();
+        let mut named: Vec<_> =
+            transports.map(|(_, (name, value))| (format!("queries_{name}"), value)).collect();
         let types = (0..TYPES).map(|number| (type_name(number), read(&self.by_type[number])));
         let rcodes = Rcode::ALL
             .map(|rcode| (format!("responses_{}", rcode.name()), read(&self.by_rcode[rcode as usize])));
@@ -151,6 +161,10 @@ impl Counters {
             ("responses_precompiled".to_owned(), read(&self.from_table)),
         ];
         named.extend(types.chain(rcodes).chain(dropped).chain(rest).filter(|(_, value)| *value != 0));
+        for (transport, name) in Transport::ALL {
+            let labels = format!("transport=\"{name}\"");
+            named.extend(self.latency[transport as usize].named("latency_ns", &labels));
+        }
         named
     }
 }

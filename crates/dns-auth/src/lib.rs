@@ -15,6 +15,7 @@ pub mod counters;
 mod due;
 #[doc(hidden)]
 pub mod fuzz;
+mod latency;
 pub mod lines;
 pub mod pools;
 mod proof;

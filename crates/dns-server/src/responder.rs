@@ -10,7 +10,7 @@ use dns_auth::{Catalog, Counters, Outcome, Prepared, Responder, Settings, Transp
 use dns_log::{AnswerLog, Entry, Writer};
 use dns_message::Compressor;
 use dns_transfer::{Client, Transfer, TransferError, UpdateRequest};
-use engine::{Clock, Datagram, ReturnPath, UdpResponder};
+use engine::{Clock, Datagram, ReturnPath, Sampling, UdpResponder};
 
 use crate::extras::{self, Extras};
 use crate::guard::{Guard, GuardOptions};
@@ -56,6 +56,9 @@ pub enum Answer {
     None,
 }
 
+/// The time of one answer over a connection in so many is taken. Each costs some microseconds, for the connection alone.
+const SAMPLED: u32 = 64;
+
 /// Answers DNS queries that came by UDP.
 pub struct DnsResponder {
     responder: Responder,
@@ -66,6 +69,9 @@ pub struct DnsResponder {
     log: Option<Writer>,
     prepared: Box<[Prepared; BURST]>,
     late: Arc<LateAnswers>,
+    /// Of answers over connections; the engine takes the time of others.
+    sampling: Sampling,
+    clock: Clock,
 }
 
 impl DnsResponder {
@@ -81,12 +87,19 @@ impl DnsResponder {
             log: None,
             prepared: Box::new([Prepared::default(); BURST]),
             late: Arc::default(),
+            sampling: Sampling::one_in(SAMPLED),
+            clock: Clock::start(),
         }
     }
 
     /// Answers one query of `len` octets in `buffer`, which came by a connection.
     pub fn respond_one(&mut self, buffer: &mut [u8], len: usize, asker: &Asker) -> Answer {
+        let began = self.sampling.is_due(1).then(|| self.clock.now());
         let answer = self.answer_one(buffer, len, asker);
+        if let Some(began) = began {
+            let took = self.clock.now().since(began);
+            self.counters.on_sample(counted_as(asker.transport), took.as_nanos());
+        }
         if let (Some(log), Answer::Reply(len)) = (&mut self.log, &answer) {
             let (transport, client) = (asker.transport, asker.remote);
             let (time_ns, message) = (log.now(), &buffer[..*len]);
@@ -311,6 +324,10 @@ impl UdpResponder for DnsResponder {
         if let Some(log) = &mut self.log {
             note_batch(log, batch);
         }
+    }
+
+    fn on_sample(&mut self, took: Duration) {
+        self.counters.on_sample(Transport::Udp, took.as_nanos());
     }
 
     fn has_late_answers(&self) -> bool {

@@ -96,7 +96,17 @@ impl From<Who> for Allowed {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessList(pub Vec<Allowed>);
 
+/// Bits of the widest prefix whose addresses are known: an operator has none that is wider, and the whole of the Internet begins with fewer.
+const KNOWN_BITS: u8 = 8;
+
 impl AccessList {
+    /// Whether it names an address, and not just as one of all or nearly all. Whoever is allowed by a key alone is not named.
+    pub fn names(&self, client: Client) -> bool {
+        self.0.iter().filter(|allowed| client.is_encrypted || !allowed.encrypted_only).any(|allowed| {
+            matches!(allowed.who, Who::Address(prefix) if prefix.bits >= KNOWN_BITS && prefix.contains(client.address))
+        })
+    }
+
     /// Whether a client is allowed that has signed with this key, if it has signed. One match is enough.
     pub fn allows(&self, client: Client, key: Option<Name<'_>>) -> bool {
         self.0.iter().filter(|allowed| client.is_encrypted || !allowed.encrypted_only).any(|allowed| {
@@ -143,6 +153,31 @@ mod tests {
         assert!(list.allows(client("198.51.100.1"), Some(key.as_name())));
         assert!(list.allows(client("192.0.2.1"), None));
         assert!(!list.allows(client("198.51.100.1"), None));
+    }
+
+    #[test]
+    fn a_list_that_allows_everybody_names_nobody() {
+        let names = |prefix: &str, text: &str| {
+            let list = AccessList(vec![Who::Address(Prefix::from_text(prefix).unwrap()).into()]);
+            assert!(list.allows(Client::plain(address(text)), None), "{prefix}");
+            list.names(Client::plain(address(text)))
+        };
+        for (wide, client) in [
+            ("0.0.0.0/0", "192.0.2.1"),
+            ("128.0.0.0/1", "192.0.2.1"),
+            ("::/0", "2001:db8::1"),
+            ("2000::/3", "2001:db8::1"),
+        ] {
+            assert!(!names(wide, client), "{wide}");
+        }
+        for (narrow, client) in
+            [("10.0.0.0/8", "10.1.1.1"), ("192.0.2.1", "192.0.2.1"), ("fd00::/8", "fd00::1")]
+        {
+            assert!(names(narrow, client), "{narrow}");
+        }
+        assert!(
+            !AccessList(vec![Who::Key(Box::new(key("key."))).into()]).names(Client::plain(address("::1")))
+        );
     }
 
     #[test]

@@ -47,8 +47,12 @@ pub struct ZonePolicy {
 
 impl Policy {
     fn may_transfer(&self, zone: Name<'_>, client: Client, key: Option<Name<'_>>) -> bool {
+        self.transfer_list(zone).allows(client, key)
+    }
+
+    fn transfer_list(&self, zone: Name<'_>) -> &AccessList {
         let own = self.zones.get(&NameBuf::from(zone)).and_then(|policy| policy.allow_transfer.as_ref());
-        own.unwrap_or(&self.allow_transfer).allows(client, key)
+        own.unwrap_or(&self.allow_transfer)
     }
 
     /// What a secondary needs that has the version `from` of the zone of this number; the whole zone if the differences are not known, or are more.
@@ -74,15 +78,15 @@ impl Policy {
 
     /// Whether a request that is more than a question comes from an address that may make it: a NOTIFY from a primary's, an UPDATE or a
     /// transfer, or anything that is signed, from one that the zone's access list names. The address proves nothing, and signatures are not
-    /// looked at: whoever is allowed by a key alone is not known here.
+    /// looked at: whoever is allowed by a key alone is not known here, nor is anybody where all are allowed.
     pub fn knows_sender(&self, request: &[u8], client: IpAddr) -> bool {
         let Ok(message) = Message::parse(request) else { return false };
         let Some(question) = message.question() else { return false };
         let (zone, who) = (question.name.as_name(), Client::plain(client));
         match message.flags() & flag::OPCODE {
             NOTIFY => self.has_primary_at(zone, client),
-            UPDATE => self.zones.get(&question.name).is_some_and(|own| own.allow_update.allows(who, None)),
-            0 => self.may_transfer(zone, who, None),
+            UPDATE => self.zones.get(&question.name).is_some_and(|own| own.allow_update.names(who)),
+            0 => self.transfer_list(zone).names(who),
             _ => false,
         }
     }

@@ -7,12 +7,12 @@ use frame::Frame;
 use stack::{LinkId, Stack};
 use wire::{ChecksumPolicy, DropReason, UdpHeaders, parse_udp, turn_around};
 
-use crate::Role;
 use crate::counters::{DeviceReport, EngineCounters};
 use crate::handle::DeviceId;
 use crate::link_layer;
 use crate::responder::{Datagram, ReturnPath, UdpResponder};
 use crate::tap::{Direction, Taps};
+use crate::{Role, Sampling};
 
 /// A device as the engine uses it.
 pub(crate) struct AttachedDevice {
@@ -24,6 +24,8 @@ pub(crate) struct AttachedDevice {
     capabilities: Capabilities,
     /// Answers for which there was no room; nothing is received until they are gone, so none are lost.
     unsent: Burst,
+    /// When the datagrams came whose answers these are, if the time of one of them is taken.
+    sample: Option<Instant>,
     /// Packets of the stack. They may wait while others are received: else two full rings would wait for each other.
     pub(crate) outgoing: Burst,
     /// Those at the front of `outgoing` that taps were shown before, when there was no room for them.
@@ -48,8 +50,18 @@ impl AttachedDevice {
     ) -> AttachedDevice {
         let capabilities = device.capabilities();
         let (unsent, outgoing) = (Burst::new(), Burst::new());
-        let (outgoing_shown, held) = (0, None);
-        AttachedDevice { id, role, link, device, capabilities, unsent, outgoing, outgoing_shown, held }
+        AttachedDevice {
+            id,
+            role,
+            link,
+            device,
+            capabilities,
+            unsent,
+            sample: None,
+            outgoing,
+            outgoing_shown: 0,
+            held: None,
+        }
     }
 
     pub(crate) fn set_mtu(&mut self, mtu: u16) {
@@ -63,7 +75,7 @@ impl AttachedDevice {
         responder: &mut R,
         stack: Option<&mut Stack>,
         counters: &EngineCounters,
-        taps: &mut Taps,
+        (taps, sampling): (&mut Taps, &mut Sampling),
         now: Instant,
     ) -> usize {
         let late = self.transmit(now);
@@ -84,10 +96,19 @@ impl AttachedDevice {
             self.turn_around_all(requests, &headers, &replies);
             let replied = self.unsent.len();
             counters.on_burst(headers.len(), replied);
+            if sampling.is_due(replied as u32) {
+                self.sample = Some(now);
+            }
             self.show(&self.unsent, Direction::Outbound, taps, now);
             self.transmit(now);
         }
         late + count
+    }
+
+    /// When the datagrams came whose answers have all left, if the time of one of them is taken.
+    #[inline(always)]
+    pub(crate) fn take_sample(&mut self) -> Option<Instant> {
+        if self.unsent.is_empty() { self.sample.take() } else { None }
     }
 
     /// Splits a burst into UDP requests, packets for the stack, and other frames, which are counted. Releases all
@@ -252,7 +273,9 @@ impl AttachedDevice {
         const BURSTS_MAX: usize = 1024;
         let now = Instant::ZERO;
         for _ in 0..BURSTS_MAX {
-            if self.serve(responder, None, counters, &mut Taps::default(), now) == 0 {
+            // The clock has stopped: no time is taken.
+            let (taps, sampling) = (&mut Taps::default(), &mut Sampling::one_in(u32::MAX));
+            if self.serve(responder, None, counters, (taps, sampling), now) == 0 {
                 break;
             }
         }

@@ -16,7 +16,7 @@ use crate::handle::DeviceId;
 use crate::link_layer::{self, HEADROOM};
 use crate::responder::UdpResponder;
 use crate::tap::Taps;
-use crate::{Role, Sleep};
+use crate::{Clock, Role, Sampling, Sleep};
 
 /// Segments that the stack sends in one turn; then it is the turn of those that arrived.
 const TRANSMIT_MAX: usize = 4 * BURST;
@@ -24,6 +24,9 @@ const TRANSMIT_MAX: usize = 4 * BURST;
 const PIECES_MAX: usize = u16::MAX as usize / CHUNK_LEN + 2;
 /// Sleep while frames wait for space in a transmit ring: no descriptor reports when there is some.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
+
+/// The time of one answer in so many is taken.
+const SAMPLED: u32 = 1024;
 
 /// All devices of an engine.
 pub(crate) struct Devices {
@@ -38,6 +41,9 @@ pub(crate) struct Devices {
     gathering: Gathering,
     /// What devices had counted when they were removed.
     gone: DeviceCounters,
+    sampling: Sampling,
+    /// What times are taken by; `None` if whoever drives the engine has the clock.
+    clock: Option<Clock>,
     pub(crate) taps: Taps,
 }
 
@@ -54,8 +60,15 @@ impl Devices {
             waiting: false,
             gathering,
             gone,
+            sampling: Sampling::one_in(SAMPLED),
+            clock: None,
             taps,
         }
+    }
+
+    /// From now on the time of some answers is taken, by the clock that shows the time of turns.
+    pub(crate) fn time_answers(&mut self, clock: Clock) {
+        self.clock = Some(clock);
     }
 
     /// Adds a device. The stack learns what packets its link takes.
@@ -108,10 +121,16 @@ impl Devices {
         now: Instant,
         shadows: bool,
     ) -> usize {
-        let Devices { devices, taps, gathering, .. } = self;
+        let Devices { devices, taps, gathering, sampling, clock, .. } = self;
         let served = devices.iter_mut().filter(|attached| attached.role == Role::Primary || shadows);
-        let moved =
-            served.map(|attached| attached.serve(responder, stack.as_deref_mut(), counters, taps, now)).sum();
+        let serve = |attached: &mut AttachedDevice| {
+            let moved = attached.serve(responder, stack.as_deref_mut(), counters, (taps, sampling), now);
+            if let (Some(came), Some(clock)) = (attached.take_sample(), &clock) {
+                responder.on_sample(clock.now().since(came));
+            }
+            moved
+        };
+        let moved = served.map(serve).sum();
         gathering.on_arrivals(moved);
         moved
     }

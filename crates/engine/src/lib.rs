@@ -23,6 +23,7 @@ mod host;
 mod link_layer;
 mod phase;
 mod responder;
+mod sampling;
 mod sleeper;
 mod tap;
 mod tcp;
@@ -43,6 +44,7 @@ pub use handle::{DeviceId, EngineHandle};
 use host::Host;
 use phase::{Phase, Phases};
 pub use responder::{Datagram, Echo, ReturnPath, Sender, UdpResponder};
+pub use sampling::Sampling;
 use sleeper::{Sleeper, Waker};
 pub use tap::{Direction, Tap};
 pub use tcp::{Connection, TcpHandler, TcpServer};
@@ -181,6 +183,7 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
             pin_to(core);
         }
         let clock = Clock::start();
+        self.devices.time_answers(clock);
         loop {
             let now = clock.now();
             match self.step(now) {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use arrayvec::ArrayVec;
-use clock::Instant;
+use clock::{Duration, Instant};
 use wire::UdpHeaders;
 
 use crate::handle::DeviceId;
@@ -88,6 +88,9 @@ pub trait UdpResponder: Send {
     /// Answers a batch of 1 to [`device::BURST`] datagrams, which came until `now`, by setting their `reply`.
     fn respond(&mut self, batch: &mut [Datagram<'_>], now: Instant);
 
+    /// An answer took so long: from the look at the clock before its datagram came off the device until the device had the answer. Said of few of them.
+    fn on_sample(&mut self, _took: Duration) {}
+
     /// Whether there is an answer to a datagram of an earlier batch. Asked in each turn.
     fn has_late_answers(&self) -> bool {
         false
@@ -117,6 +120,10 @@ impl<R: UdpResponder> UdpResponder for Option<R> {
         if let Some(responder) = self {
             responder.respond(batch, now);
         }
+    }
+
+    fn on_sample(&mut self, took: Duration) {
+        self.iter_mut().for_each(|responder| responder.on_sample(took));
     }
 
     fn has_late_answers(&self) -> bool {

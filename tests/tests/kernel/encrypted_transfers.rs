@@ -81,15 +81,16 @@ impl Primary {
 
 /// How many messages, SOA records and records a client gets.
 fn transfer_over_quic(port: u16) -> Vec<usize> {
-    numbers_of("quic_transfer.py", port)
+    numbers_of("quic_transfer.py", port, &[])
 }
 
 /// The numbers that a client of aioquic prints, which `make setup` installs.
-fn numbers_of(script: &str, port: u16) -> Vec<usize> {
+fn numbers_of(script: &str, port: u16, more: &[&str]) -> Vec<usize> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let python = root.parent().unwrap().join("target/programs/python/bin/python");
     let script = root.join("tests/kernel").join(script);
-    let output = Command::new(python).arg(script).args([&port.to_string(), ORIGIN]).output().unwrap();
+    let output =
+        Command::new(python).arg(script).args([&port.to_string(), ORIGIN]).args(more).output().unwrap();
     let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     let numbers = text.split_whitespace().map(|word| word.parse().unwrap_or_else(|_| panic!("{text}")));
     numbers.collect()
@@ -134,7 +135,17 @@ fn start_bind(directory: &Directory, zone: &str, listen: &str) -> (Child, Socket
 #[test]
 fn a_question_over_quic_that_its_client_cancels_ends_alone() {
     let primary = Primary::start("");
-    assert_eq!(numbers_of("quic_cancel.py", primary.quic.port()), [0; 5], "the codes of the others");
+    assert_eq!(numbers_of("quic_cancel.py", primary.quic.port(), &[]), [0; 5], "the codes of the others");
+}
+
+#[test]
+fn a_client_over_quic_is_who_shook_hands_whatever_address_its_later_packets_come_from() {
+    let transfer = |allowed: &str, later: &str| {
+        let primary = Primary::start(&format!("\"{allowed}\""));
+        numbers_of("quic_transfer.py", primary.quic.port(), &[later])
+    };
+    assert_eq!(transfer("127.0.0.2", "127.0.0.2"), [1, 0, 0], "one message, which refuses");
+    assert_eq!(transfer("127.0.0.1", "127.0.0.2")[1..], [2, HOSTS as usize + 4]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! NOTIFY between two of ours with a key (RFC 1996, 8945), and what the logs say of transfers, updates and refusals.
 
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -216,4 +217,80 @@ fn the_log_names_zones_that_a_reload_brings_and_takes_away() {
         ours.process.signal(Signal::HUP);
         ours.process.wait_for_line(line, PATIENCE).unwrap();
     }
+}
+
+/// A NOTIFY about a zone of this name (RFC 1996, 3.6), as its primary sends it.
+fn notify(id: u16, zone: &str) -> Vec<u8> {
+    const FLAGS: u16 = 4 << 11 | 0x0400;
+    let head = [id, FLAGS, 1, 0, 0, 0].map(u16::to_be_bytes).concat();
+    let labels = zone.split('.').flat_map(|label| [&[label.len() as u8], label.as_bytes()].concat());
+    head.into_iter().chain(labels).chain([0, 0, 6, 0, 1]).collect()
+}
+
+/// Sends NOTIFY about all zones at once, and those again that get no answer, as primaries do.
+fn notify_of_all(zones: &[String], server: SocketAddr) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    let mut waiting: BTreeSet<u16> = (0..zones.len() as u16).collect();
+    while !waiting.is_empty() {
+        assert!(Instant::now() < deadline, "{} have no answer", waiting.len());
+        // As many as the buffer of its socket takes for sure.
+        for id in waiting.iter().take(256) {
+            socket.send_to(&notify(*id, &zones[usize::from(*id)]), server).unwrap();
+        }
+        let (sent, mut answer) = (waiting.len().min(256), [0; 512]);
+        for _ in 0..sent {
+            let Ok(12..) = socket.recv(&mut answer) else { break };
+            assert_eq!(answer[3] & 0xf, 0, "NOERROR");
+            waiting.remove(&u16::from_be_bytes([answer[0], answer[1]]));
+        }
+    }
+}
+
+#[test]
+fn of_thousands_of_zones_that_change_at_once_every_one_whose_notice_is_answered_is_asked_for() {
+    let zones: Vec<String> = (0..6000).map(|number| format!("zone-{number}.test")).collect();
+    let directory = Directory::new().unwrap();
+    let write = |directory: &Directory, serial: u32| {
+        for zone in &zones {
+            let text = format!(
+                "$ORIGIN {zone}.\n@ 60 SOA ns host {serial} 3600 3600 7200 1\n 60 NS ns\nns 60 A 192.0.2.1\n"
+            );
+            directory.write(&format!("{zone}.zone"), &text).unwrap();
+        }
+    };
+    write(&directory, 1);
+    let tables: String = zones.iter().map(|zone| format!("[[zone]]\nfile = \"{zone}.zone\"\n")).collect();
+    let text = format!("allow-transfer = [\"127.0.0.0/8\"]\n[catalog]\nzone = \"made.test\"\n{tables}");
+    let mut ours = serve(directory, &text, &[]);
+    let text = format!(
+        "zone-metrics-max = 10000\n[[secondary]]\nzone = \"made.test\"\ncatalog = true\nprimaries = [\"{}\"]\n",
+        ours.v4
+    );
+    let theirs = serve(Directory::new().unwrap(), &text, &[]);
+    let have = |serial: u64| {
+        let stats = tests::stats(theirs.directory.path());
+        let is_there =
+            |(name, value): &&(String, u64)| name.starts_with("zone_serial{zone=\"zone-") && *value == serial;
+        stats.iter().filter(is_there).count()
+    };
+    let until_all_have = |serial: u64| {
+        let deadline = Instant::now() + PATIENCE;
+        while have(serial) < zones.len() {
+            assert!(
+                Instant::now() < deadline,
+                "{} of {} zones have serial {serial}",
+                have(serial),
+                zones.len()
+            );
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    };
+    until_all_have(1);
+    write(&ours.directory, 2);
+    ours.process.signal(Signal::HUP);
+    ours.process.wait_for_line("reloaded: ", PATIENCE).unwrap();
+    notify_of_all(&zones, theirs.v4);
+    until_all_have(2);
 }

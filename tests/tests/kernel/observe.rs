@@ -179,6 +179,11 @@ fn a_secondary_is_ready_when_its_primaries_have_been_asked_whatever_they_say() {
     assert_eq!(get(&address, "/ready").0, 503);
 }
 
+/// Whether samples have this name. Those of a histogram have the type of that.
+fn is_metric(text: &str, name: &str) -> bool {
+    text.lines().any(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])))
+}
+
 /// A name in the dashboard that no server has is a panel that stays empty.
 #[test]
 fn the_dashboard_shows_metrics_that_servers_have() {
@@ -218,11 +223,12 @@ fn the_dashboard_shows_metrics_that_servers_have() {
     let (_, text) = get(&address, "/metrics");
     // Nothing here fails so badly.
     let never = ["sidestep_dns_responses_SERVFAIL"];
-    let missing: Vec<&&str> = shown
-        .iter()
-        .filter(|name| !never.contains(name) && !text.contains(&format!("# TYPE {name} untyped\n")))
-        .collect();
+    let missing: Vec<&&str> =
+        shown.iter().filter(|name| !never.contains(name) && !is_metric(&text, name)).collect();
     assert!(missing.is_empty(), "{missing:?}: {text}");
+    assert_eq!(text.matches("# TYPE sidestep_dns_latency_ns histogram\n").count(), 1, "{text}");
+    let count = server.counter("dns_latency_ns_count{transport=\"udp\"}");
+    assert!(count > 0 && count == server.counter("dns_latency_ns_bucket{transport=\"udp\",le=\"+Inf\"}"));
 }
 
 #[test]

@@ -1,6 +1,9 @@
-"""Asks for a zone over QUIC (RFC 9250): quic_transfer.py PORT ZONE. Prints the number of messages, of SOA records, and of all records."""
+"""Asks for a zone over QUIC (RFC 9250): quic_transfer.py PORT ZONE [ADDRESS]. Prints the number of messages, of SOA records, and of all records.
 
-import asyncio, ssl, struct, sys
+With an address, the client shakes hands from 127.0.0.1, and sends all that follows from that address.
+"""
+
+import asyncio, socket, ssl, struct, sys
 
 from aioquic.asyncio import QuicConnectionProtocol, connect
 from aioquic.quic.configuration import QuicConfiguration
@@ -27,9 +30,20 @@ def types_in(message):
         yield rtype
 
 
+async def move_to(client, address):
+    """Has the client send from another address, as one does that migrates (RFC 9000, 9)."""
+    socket_there = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+    socket_there.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    socket_there.bind((f"::ffff:{address}", 0))
+    await asyncio.get_running_loop().create_datagram_endpoint(lambda: client, sock=socket_there)
+
+
 async def main():
     configuration = QuicConfiguration(is_client=True, alpn_protocols=["doq"], verify_mode=ssl.CERT_NONE)
     async with connect("127.0.0.1", port, configuration=configuration) as client:
+        if len(sys.argv) > 3:
+            await client.ping()  # The handshake is over on both sides.
+            await move_to(client, sys.argv[3])
         reader, writer = await client.create_stream()
         name = b"".join(bytes([len(label)]) + label.encode() for label in zone.split(".")) + b"\0"
         question = struct.pack("!6H", 0, 0, 1, 0, 0, 0) + name + struct.pack("!HH", AXFR, IN)

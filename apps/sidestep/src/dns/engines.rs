@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use anyhow::Context;
 use arc_swap::ArcSwap;
-use clock::Instant;
+use clock::{Duration, Instant};
 use dns_auth::Counters;
 use dns_server::{Admission, DnsOverTcp, DnsResponder, Published};
 use engine::{Application, Datagram, Echo, Engine, EngineHandle, ReturnPath, TcpServer, UdpResponder};
@@ -134,6 +134,13 @@ impl UdpResponder for AnyResponder {
         match self {
             AnyResponder::Dns(responder) => responder.respond(batch, now),
             AnyResponder::Echo(echo) => echo.respond(batch, now),
+        }
+    }
+
+    fn on_sample(&mut self, took: Duration) {
+        match self {
+            AnyResponder::Dns(responder) => responder.on_sample(took),
+            AnyResponder::Echo(echo) => echo.on_sample(took),
         }
     }
 

@@ -30,6 +30,7 @@
 //! | `explain.rs` | `sidestep dns explain` |
 //! | `audit/` | `sidestep dns audit`: what a resolver does with time, place and names |
 //! | `signing.rs`, `keys.rs`, `key_files.rs` | zones that the server signs, and their keys |
+//! | `key_clock.rs` | the time by which keys come and go |
 //! | `tokens.rs` | keys of such zones in tokens |
 //! | `parents.rs` | what parents have of the DS records of such zones, and keys that end because of that |
 //! | `zones.rs` | `sidestep dns zones`, `sidestep dns zone` |
@@ -58,6 +59,7 @@ mod health;
 mod import;
 mod interface;
 mod journal;
+mod key_clock;
 mod key_files;
 mod keys;
 mod line_table;

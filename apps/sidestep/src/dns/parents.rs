@@ -21,8 +21,9 @@ use tokio::time::timeout;
 
 use super::config::ZoneSpec;
 use super::events::Event;
+use super::key_clock::{self, Reading};
 use super::key_files;
-use super::transfers::{random_number, unix_time};
+use super::transfers::random_number;
 
 /// Zones whose parents are asked at once.
 const ASKED_MAX: usize = 64;
@@ -75,24 +76,9 @@ struct Memory {
 /// What is wrong with servers, and when the log has said so.
 type Complaints = BTreeMap<(NameBuf, SocketAddr), (String, Instant)>;
 
-/// What both clocks show at a moment: the monotonic one, and seconds since 1970.
-#[derive(Clone, Copy, Debug)]
-struct Reading {
-    monotonic: Instant,
-    unix: u64,
-}
-
-impl Reading {
-    fn now() -> Reading {
-        Reading { monotonic: Instant::now(), unix: unix_time() }
-    }
-
-    /// By how many seconds the clock was set forwards since `before`.
-    fn jump_since(&self, before: &Reading) -> Option<u64> {
-        let elapsed = self.monotonic.saturating_duration_since(before.monotonic).as_secs();
-        let jump = self.unix.saturating_sub(before.unix).saturating_sub(elapsed);
-        (jump >= JUMP_MIN).then_some(jump)
-    }
+/// By how many seconds the clock was set forwards between two looks at it.
+fn jump(before: &Reading, now: &Reading) -> Option<u64> {
+    Some(now.ahead_of(before)).filter(|seconds| *seconds >= JUMP_MIN)
 }
 
 /// Asks parents when it is time.
@@ -272,13 +258,14 @@ struct Followed {
 
 /// Keeps what the servers of a zone's parent say, and ends the keys that it ends.
 fn follow(job: &Job, said: &[(SocketAddr, Said)], memory: &mut Memory) -> anyhow::Result<Followed> {
-    let (origin, clocks) = (job.origin.as_name(), Reading::now());
-    let now = clocks.unix;
+    let origin = job.origin.as_name();
     let _lock = key_files::lock(&job.keys)?;
     let keys = key_files::read(origin, &job.keys)?;
+    let clocks = key_clock::reading(&keys);
+    let now = clocks.unix;
     let before = read(origin, &job.keys)?;
     let mut parent = before.clone();
-    if let Some(seconds) = memory.clocks.get(&job.origin).and_then(|before| clocks.jump_since(before)) {
+    if let Some(seconds) = memory.clocks.get(&job.origin).and_then(|before| jump(before, &clocks)) {
         log::warn!(
             "zone {origin}: the clock was set forwards by {seconds} s: its keys wait for that much longer"
         );
@@ -367,8 +354,10 @@ fn path(origin: Name<'_>, directory: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use dns_message::{add_to_count, push_record};
+    use dns_sign::{Algorithm, AtParent, Role, Times};
     use dns_wire::Class;
 
+    use super::super::key_clock::tests::set_clock;
     use super::*;
 
     /// An answer with these flags and DS records.
@@ -425,9 +414,31 @@ mod tests {
             monotonic: before.monotonic + Duration::from_secs(monotonic),
             unix: before.unix + unix,
         };
-        let jump = |monotonic, unix| after(monotonic, unix).jump_since(&before);
+        let jump = |monotonic, unix| jump(&before, &after(monotonic, unix));
         assert_eq!([jump(3600, 3600), jump(10, 69), jump(100, 0)], [None; 3]);
         assert_eq!([jump(0, 60), jump(60, 1_000_000)], [Some(60), Some(999_940)]);
+    }
+
+    #[test]
+    fn what_a_parent_shows_while_the_clock_is_a_year_ahead_is_noted_by_the_time_of_keys() {
+        let directory = std::env::temp_dir().join(format!("sidestep-parents-ahead-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let origin = NameBuf::from_text(b"example.org.", None).unwrap();
+        let (began, key_signing) = (Reading::now().unix, Role::KeySigning);
+        let times = Times::first(began - 86_400);
+        key_files::generate(origin.as_name(), &directory, Algorithm::default(), key_signing, times).unwrap();
+        let keys = key_files::read(origin.as_name(), &directory).unwrap();
+        let records = vec![keys.keys()[0].ds(origin.as_name())];
+        let said = [("192.0.2.1:53".parse().unwrap(), Said::Ds { ttl: 300, records })];
+        let job = Job { origin: origin.clone(), keys: directory.clone(), servers: Vec::new() };
+        set_clock(366 * 86_400);
+        follow(&job, &said, &mut Memory::default()).unwrap();
+        let parent = read(origin.as_name(), &directory).unwrap();
+        let AtParent::HasDs(since) = parent.state_of(origin.as_name(), &keys, &keys.keys()[0], began) else {
+            panic!("{parent:?}");
+        };
+        assert!((began..began + 86_400).contains(&since), "{since} is not about {began}");
+        fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]

@@ -30,7 +30,7 @@ use super::orders::{Order, SharedStates};
 use super::parents::{Outcome, Parents};
 use super::pools::Pools;
 use super::rebuild::{Rebuilds, Rebuilt};
-use super::secondary::{Change, Notice};
+use super::secondary::Change;
 use super::service::{Shared, counted, next_publication, origin_of, publication, taken, what_is_served};
 use super::store;
 use super::transfers::unix_time;
@@ -144,9 +144,17 @@ impl Reloads<'_> {
         let config = Config::resolve(self.options)?;
         config.warnings().iter().for_each(|warning| log::warn!("{warning}"));
         self.name_what_stays(&config);
+        // Before they are read: what is written behind that would be neither read nor the owner's.
+        self.claim_files(&[&self.current, &config]);
         self.events
             .load(config, Some(Arc::clone(&self.loaded)), self.choice(None), self.health.clone())
             .context("starting a thread")
+    }
+
+    /// Has refreshes of secondary zones leave the files of these zones alone.
+    fn claim_files(&self, configs: &[&Config]) {
+        let files = configs.iter().flat_map(|config| &config.zones).map(|zone| &*zone.file);
+        self.shared.claims.claim(files);
     }
 
     fn name_what_stays(&self, config: &Config) {
@@ -184,6 +192,7 @@ impl Reloads<'_> {
             }
             self.publish(config, replacement);
         }
+        self.claim_files(&[&self.current]);
         let of = self.ordered.as_ref().map(|order| NameBuf::clone(&order.origin));
         if let Some(order) = self.ordered.take() {
             self.finish_order(order);
@@ -476,10 +485,7 @@ impl Reloads<'_> {
         drop(old_log); // Nobody notes anything there any more.
         self.notifier.start(announcements);
         self.states.with(|states| states.frozen.retain(|zone| self.loaded.find(zone.as_name()).is_some()));
-        let taken = Notice::Taken(taken(config, &self.loaded));
-        if !self.running.transfers.secondaries.is_empty() && self.shared.notices.try_send(taken).is_err() {
-            log::error!("catalogs do not know of new zones: too many notices wait, send SIGHUP again");
-        }
+        self.shared.notices.take(taken(config, &self.loaded));
         log_changes("zones that this reload brings", names.difference(&before));
         log_changes("zones that this reload takes away", before.difference(&names));
         let loaded = &self.loaded;
@@ -572,10 +578,8 @@ impl Reloads<'_> {
     fn try_to_carry_out(&mut self, order: &Order) -> Result<Option<String>, String> {
         let origin = &order.origin;
         if order.action == ZoneAction::Reload && self.shared.secondaries.contains_key(origin) {
-            let sent = self.shared.notices.try_send(Notice::Refresh(origin.clone()));
-            return sent
-                .map(|()| Some(format!("zone {origin}: its primaries are asked")))
-                .map_err(|_| format!("zone {origin}: too many notices of primaries wait, try again later"));
+            self.shared.notices.refresh(NameBuf::clone(origin));
+            return Ok(Some(format!("zone {origin}: its primaries are asked")));
         }
         let Some((_, file, held)) = self.loaded.find(origin.as_name()) else {
             return Err(format!(

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -37,7 +36,7 @@ use super::parents::Parents;
 use super::rebuild::Rebuilds;
 use super::reload::Reloads;
 use super::request_log::RequestLog;
-use super::secondary::{Notice, Prepared, SharedKeys};
+use super::secondary::{Claims, Notices, Prepared, SharedKeys};
 use super::stats;
 use super::tcp::{self, TcpHandle};
 use super::transfers::SecondarySpec;
@@ -65,9 +64,8 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     }
     let taken = taken(&config, &loaded);
     let prepared = secondary::prepare(&config.transfers.secondaries, &taken);
-    let (notices, heard) = sync_channel(secondary::NOTICES_MAX);
     let from_etcd = config.transfers.etcd.as_deref().map(etcd::prepare).unwrap_or_default();
-    let mut shared = Shared::new(&config, &loaded, &prepared, notices, events.updates())?;
+    let mut shared = Shared::new(&config, &loaded, &prepared, events.updates())?;
     shared.etcd = from_etcd.iter().map(|zone| (origin_of(&zone.version), zone.version.clone())).collect();
     let published = Arc::new(ArcSwap::from_pointee(publication(&config, &loaded, &shared)));
 
@@ -100,10 +98,15 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     let control_socket = open_control_socket(&config, sources);
 
     if !prepared.is_empty() {
-        let channel = (shared.notices.clone(), heard);
         states.with(|states| states.awaits_primaries = true);
-        secondary::start(prepared, (taken, &shared.keys), (events.publisher(), states.clone()), channel)
-            .context("starting threads for secondary zones")?;
+        shared.claims.claim(config.zones.iter().map(|zone| &*zone.file));
+        secondary::start(
+            prepared,
+            (taken, &shared.keys),
+            (events.publisher(), states.clone()),
+            (&shared.notices, &shared.claims),
+        )
+        .context("starting threads for secondary zones")?;
     }
     states.with(|states| states.note_hidden(&shared.etcd, &shared.served_from_etcd(&loaded)));
     let follower = start_etcd(&config, from_etcd, (&events, &states))?;
@@ -241,7 +244,9 @@ pub(crate) struct Shared {
     /// Where updates go.
     pub(crate) updates: Queue,
     /// Where notices of primaries go.
-    pub(crate) notices: SyncSender<Notice>,
+    pub(crate) notices: Notices,
+    /// Which files are of configured zones, so that refreshes of others write none of them.
+    pub(crate) claims: Arc<Claims>,
     /// For cookies, and for the tables of rates.
     pub(crate) chance: Chance,
     /// Which zones are counted alone.
@@ -254,7 +259,6 @@ impl Shared {
         config: &Config,
         loaded: &Loaded,
         secondaries: &[Prepared],
-        notices: SyncSender<Notice>,
         updates: Queue,
     ) -> anyhow::Result<Shared> {
         let mut query_log = None;
@@ -270,7 +274,8 @@ impl Shared {
             query_log,
             requests: Arc::default(),
             updates,
-            notices,
+            notices: Notices::default(),
+            claims: Arc::default(),
             chance: Chance::draw()?,
             zone_numbers: RefCell::default(),
         })

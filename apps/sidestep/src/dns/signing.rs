@@ -25,7 +25,7 @@ use dns_zone::text::ZoneTextErrors;
 use super::config::ZoneSpec;
 use super::transfers::unix_time;
 use super::version::Version;
-use super::{key_files, load, store, tokens};
+use super::{key_clock, key_files, load, store, tokens};
 
 /// Names whose signatures are renewed in one version at most: others wait for less than a second meanwhile. With the apex these are few enough for their links
 /// in the chain of NSEC records to be made one by one.
@@ -95,8 +95,7 @@ impl ViewSigner {
         ttl: u32,
         records: &[Vec<u8>],
     ) -> anyhow::Result<Vec<Vec<u8>>> {
-        let now = unix_time();
-        let active = self.keys.at(now)?;
+        let (now, active) = (unix_time(), active(&self.keys)?);
         // It denies nothing.
         let by = |lifetimes| Signer::new(self.origin.as_name(), &active, now, lifetimes, DenialBy::default());
         let signer = by(Lifetimes::default());
@@ -343,7 +342,7 @@ fn read_signed(
 fn first(signing: Signing, data: &LineData) -> anyhow::Result<Version> {
     let Signing { source, keys, file, .. } = &signing;
     let (now, origin) = (unix_time(), source.origin());
-    let active = keys.at(now)?;
+    let active = active(keys)?;
     // Secondaries that have the zone without signatures are to fetch it.
     let serial = source.serial().wrapping_add(1).max(1);
     let signer = signing.signer(origin, &active, now);
@@ -379,6 +378,11 @@ impl Next {
     }
 }
 
+/// What keys are for by now. Their time may be another one than that of signatures, which have to be good for those whose clocks are right.
+fn active(keys: &KeySet) -> anyhow::Result<Active<'_>> {
+    Ok(keys.at(key_clock::now(keys))?)
+}
+
 impl Signing {
     fn signer<'k>(&self, origin: Name<'k>, keys: &'k Active<'k>, now: u64) -> Signer<'k> {
         Signer::new(origin, keys, now, Lifetimes::default(), self.denial).with_csync(self.has_csync)
@@ -394,7 +398,7 @@ impl Signing {
     fn are_views_good(&self, served: &ServedZone) -> anyhow::Result<bool> {
         let Some(lines) = served.lines() else { return Ok(true) };
         let now = unix_time();
-        let (origin, active) = (self.source.origin(), self.keys.at(now)?);
+        let (origin, active) = (self.source.origin(), active(&self.keys)?);
         let signer = self.signer(origin, &active, now);
         let are_good = lines.signatures().all(|(rtype, own)| signer.are_good(rtype, own.into_iter()));
         // Those that end soon stay until there are others: a token may be away.
@@ -412,7 +416,7 @@ impl Signing {
     /// The version behind `held` that has at `names` what the source has; `None` if that one has.
     pub(crate) fn next(&self, held: &Version, names: &[NameBuf]) -> anyhow::Result<Option<Next>> {
         let (now, old) = (unix_time(), held.tree().context("it has no data")?);
-        let active = self.keys.at(now)?;
+        let active = active(&self.keys)?;
         let signer = self.signer(old.origin(), &active, now);
         let Some(Signed { changed, names }) = signer.follow(old, &self.source, names)? else {
             return Ok(None);
@@ -426,8 +430,7 @@ impl Signing {
 
     /// What is due of the signatures of a version, of so many names at most.
     fn due(&self, held: &Zone, names_max: usize) -> anyhow::Result<Due> {
-        let now = unix_time();
-        let active = self.keys.at(now)?;
+        let (now, active) = (unix_time(), active(&self.keys)?);
         Ok(self.signer(held.origin(), &active, now).due(held, names_max))
     }
 
@@ -459,13 +462,13 @@ impl Signing {
 /// Renews what is due of a zone, with the keys as they are now. `None` if nothing is. Then, when to look again.
 pub(crate) fn renew(held: &Version) -> anyhow::Result<(Option<Version>, Duration)> {
     let (Some(zone), Some(signing)) = (held.tree(), &held.signing) else { return Ok((None, LOOK_MAX)) };
-    let now = unix_time();
     let keys = with_algorithm(zone.origin(), &signing.directory, signing.algorithm, signing.makes_keys)?;
     let mut keys = as_served(keys, &signing.directory, zone)?;
     tokens::connect(zone.origin(), &mut keys, signing.key_uri.as_ref());
     let before = Arc::clone(&signing.keys);
     let signing = Signing { keys: Arc::new(keys), ..Signing::clone(signing) };
     let due = signing.due(zone, RENEWED_MAX)?;
+    let now = key_clock::now(&signing.keys);
     refuse_lacking(zone.origin(), &before, &signing, now)?;
     let next_key = signing.keys.next_change(now).map_or(u64::MAX, |time| time - now);
     // Signatures are renewed days before they end: those of an hour in one version, lest a large zone has one each second.
@@ -511,7 +514,7 @@ fn with_algorithm(
 ) -> anyhow::Result<KeySet> {
     let keys = key_files::read(origin, directory)?;
     let Some(algorithm) = algorithm else { return Ok(keys) };
-    let now = unix_time();
+    let now = key_clock::now(&keys);
     let Some(change) = keys.to_algorithm(algorithm, now) else {
         let has_come =
             |key: &Key| key.algorithm() == algorithm.number() && key.times.state(now) != State::Removed;
@@ -532,7 +535,8 @@ fn with_algorithm(
         return Ok(keys);
     }
     let _lock = key_files::lock(directory)?;
-    let (keys, now) = (key_files::read(origin, directory)?, unix_time());
+    let keys = key_files::read(origin, directory)?;
+    let now = key_clock::now(&keys);
     let change = keys.to_algorithm(algorithm, now);
     let Some(change) = change.filter(|change| makes_keys || change.drawn.is_empty()) else { return Ok(keys) };
     for (role, times) in change.drawn {
@@ -552,12 +556,12 @@ fn with_algorithm(
 /// The keys in a directory, those with later times that come or go later than they were to, by the version that is served until now. Their files
 /// have these times before a version follows them.
 fn as_served(keys: KeySet, directory: &Path, served: &Zone) -> anyhow::Result<KeySet> {
-    if keys.late(served, unix_time()).is_empty() {
+    if keys.late(served, key_clock::now(&keys)).is_empty() {
         return Ok(keys);
     }
     let (origin, _lock) = (served.origin(), key_files::lock(directory)?);
     let keys = key_files::read(origin, directory)?;
-    for (key, times) in keys.late(served, unix_time()) {
+    for (key, times) in keys.late(served, key_clock::now(&keys)) {
         log::info!(
             "zone {origin}: the times of key {} are put off, as the zone that is served does not follow them yet",
             key.tag()
@@ -595,7 +599,7 @@ fn keys_for(origin: Name<'_>, spec: &ZoneSpec, was_signed: bool) -> anyhow::Resu
         // Another key would break the chain of trust that the parent has begun.
         bail!(no_keys(origin, spec, was_signed));
     }
-    let (algorithm, times) = (spec.algorithm.unwrap_or_default(), Times::first(unix_time()));
+    let (algorithm, times) = (spec.algorithm.unwrap_or_default(), Times::first(key_clock::now(&keys)));
     if let Some(uri) = &spec.key_uri {
         let stem = tokens::adopt(origin, directory, uri, Role::KeySigning, times)?;
         log::info!("zone {origin}: its key is {uri}, noted in {}", stem.display());
@@ -612,6 +616,7 @@ mod tests {
 
     use dns_sign::{KeyFiles, RemoteSigner};
 
+    use super::super::key_clock::tests::set_clock;
     use super::*;
 
     /// A token that may be away.
@@ -635,6 +640,54 @@ mod tests {
             "make what it needs, in this order, by dnssec-keygen -a ED25519 -A +0 -P +800 example.; \
              dnssec-keygen -a ED25519 -f KSK -A +0 -P +800 -P sync +1600 example."
         );
+    }
+
+    /// A directory of a zone with a key-signing key and a zone-signing key that is being replaced, as of now.
+    fn zone_with_a_roll_over(directory: &Path) -> ZoneSpec {
+        let origin = NameBuf::from_text(b"example.", None).unwrap();
+        let (now, day) = (unix_time(), 86_400);
+        std::fs::create_dir_all(directory).unwrap();
+        let long_ago = Times::first(now - 90 * day);
+        let (old, new) = Times { sync_publish: None, ..long_ago }.roll(Role::ZoneSigning, now);
+        for (role, times) in
+            [(Role::KeySigning, long_ago), (Role::ZoneSigning, old), (Role::ZoneSigning, new)]
+        {
+            key_files::generate(origin.as_name(), directory, Algorithm::default(), role, times).unwrap();
+        }
+        let file = directory.join("example.zone");
+        let text = "$ORIGIN example.\n@ 60 SOA ns host 1 3600 600 86400 60\n 60 NS ns\nns 60 A 192.0.2.1\n";
+        std::fs::write(&file, text).unwrap();
+        let keys = Some(directory.to_owned());
+        ZoneSpec { keys, makes_keys: true, algorithm: Some(Algorithm::Ed25519), ..ZoneSpec::of(file) }
+    }
+
+    /// What is in the files of keys.
+    fn key_texts(directory: &Path) -> Vec<(PathBuf, String)> {
+        let paths = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+        let mut private: Vec<PathBuf> =
+            paths.filter(|path| path.extension().is_some_and(|ending| ending == "private")).collect();
+        private.sort();
+        private.into_iter().map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
+    }
+
+    #[test]
+    fn a_clock_that_is_set_a_year_ahead_during_a_roll_over_and_back_changes_nothing() {
+        let directory = std::env::temp_dir().join(format!("sidestep-key-clock-{}", std::process::id()));
+        let spec = zone_with_a_roll_over(&directory);
+        let source = store::read(&ZoneSpec::of(spec.file.clone())).unwrap().tree().unwrap().clone();
+        let sign = |before| load(source.clone(), &spec, before, &LineData::default()).unwrap();
+        let keys_of =
+            |version: &Version| version.tree().unwrap().apex().rrset(Rtype::DNSKEY).map(|set| set.count());
+        let signed = sign((None, false));
+        let before = key_texts(&directory);
+        assert_eq!((keys_of(&signed), before.len()), (Some(3), 3));
+        for ahead in [366 * 86_400, 0] {
+            set_clock(ahead);
+            assert!(renew(&signed).unwrap().0.is_none(), "{ahead}");
+            assert_eq!(keys_of(&sign((Some(&signed), true))), Some(3), "{ahead}");
+            assert_eq!(key_texts(&directory), before, "{ahead}");
+        }
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]

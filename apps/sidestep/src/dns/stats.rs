@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -29,7 +28,7 @@ use super::load::addresses_at;
 use super::options;
 use super::orders::{Orders, SharedStates};
 use super::pools::Pools;
-use super::secondary::Notice;
+use super::secondary::Notices;
 use super::transfers::unix_time;
 use super::version::write_zone_to;
 use super::zone_metrics::{self, Seen};
@@ -65,7 +64,7 @@ pub(crate) struct Sources {
     /// Where orders for single zones go.
     pub(crate) orders: Orders,
     /// Where secondary zones are asked for.
-    pub(crate) notices: SyncSender<Notice>,
+    pub(crate) notices: Notices,
 }
 
 impl Subject for Sources {
@@ -126,9 +125,8 @@ impl Sources {
         if !is_secondary(&self.published.load().transfers, origin) {
             return Err(format!("there is no secondary zone {origin} here"));
         }
-        let sent = self.notices.try_send(Notice::Retransfer(Box::new(origin.clone())));
-        sent.map(|()| format!("zone {origin}: all of it is transferred, whatever serial its primaries have"))
-            .map_err(|_| format!("zone {origin}: too many notices of primaries wait, try again later"))
+        self.notices.retransfer(origin.clone());
+        Ok(format!("zone {origin}: all of it is transferred, whatever serial its primaries have"))
     }
 
     fn report(&self, zone: &Arc<ServedZone>, transfers: &TransferService) -> ZoneReport {

@@ -22,7 +22,6 @@ use super::load::{self, Loaded};
 use super::notify::{Announcement, Target};
 use super::peer::{Peer, known_key, peers};
 use super::privileges::{self, explain_denial};
-use super::secondary::Notice;
 use super::service::{Shared, origin_of};
 use super::version::Version;
 
@@ -288,8 +287,7 @@ pub(crate) fn set_history(policy: &mut Policy, catalog: &Catalog, version: &Vers
 /// What responders need besides zones and settings.
 pub(crate) fn service(policy: Policy, shared: &Shared) -> TransferService {
     let notices = shared.notices.clone();
-    // Without room the notice is lost, as a packet may be: primaries repeat it, and the timers of the SOA go on (RFC 1996, 3.6).
-    let on_notify = Box::new(move |zone, from| drop(notices.try_send(Notice::Notify(Box::new(zone), from))));
+    let on_notify = Box::new(move |zone, from| notices.notify(zone, from));
     let queue = shared.updates.clone();
     let on_update = Box::new(move |request, reply| queue.push(request, reply));
     let requests = Arc::clone(&shared.requests);

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 use clock::{Duration, Instant};
 use dns_transfer::catalog::Members;
@@ -15,8 +14,10 @@ use super::super::orders::SharedStates;
 use super::super::store;
 use super::super::transfers::{SecondarySpec, random_number, unix_time};
 use super::super::version::Version;
+use super::claims::Claims;
+use super::notices::{Heard, Notices, Wanted};
 use super::queue::Queue;
-use super::{Acceptance, Change, Job, Notice, Outcome, Prepared, Publish, placeholder};
+use super::{Acceptance, Change, Job, Outcome, Prepared, Publish, placeholder};
 
 /// What tools are told of a zone that has expired.
 const EXPIRED: &str = "it has expired, and no primary has it";
@@ -109,6 +110,7 @@ pub(super) struct Keeper {
     jobs: Arc<Queue<Job>>,
     publish: Publish,
     states: SharedStates,
+    claims: Arc<Claims>,
     /// Zones that never came, and that nobody has been asked for yet.
     unasked: BTreeSet<usize>,
     /// For so long the server is not ready because of those; `None` once it is.
@@ -124,6 +126,7 @@ impl Keeper {
         taken: BTreeSet<NameBuf>,
         jobs: Arc<Queue<Job>>,
         (publish, states): (Publish, SharedStates),
+        claims: Arc<Claims>,
     ) -> Keeper {
         let (zones_by_number, deadlines, clock) = (BTreeMap::new(), BTreeSet::new(), Clock::start());
         let now = clock.now();
@@ -138,6 +141,7 @@ impl Keeper {
             jobs,
             publish,
             states,
+            claims,
             unasked: BTreeSet::new(),
             patience: Some(now + READY_PATIENCE),
         };
@@ -146,7 +150,7 @@ impl Keeper {
         keeper
     }
 
-    pub(super) fn run(mut self, receiver: &Receiver<Notice>) {
+    pub(super) fn run(mut self, notices: &Notices) {
         const IDLE: Duration = Duration::from_secs(3600);
         loop {
             let now = self.clock.now();
@@ -160,22 +164,10 @@ impl Keeper {
             self.look_whether_ready(now);
             let next = self.deadlines.first().map(|(deadline, _)| *deadline).into_iter().chain(self.patience);
             let wait = next.min().map_or(IDLE, |deadline| deadline.since(now));
-            match receiver.recv_timeout(wait.into()) {
-                Ok(Notice::Notify(zone, from)) => {
-                    log::debug!("zone {zone}: NOTIFY from {from}");
-                    let from = from.to_canonical();
-                    self.jobs.on_sign_of_life(from);
-                    self.ask_for(&zone, |zone| {
-                        zone.told_by.insert(from);
-                    });
-                }
-                Ok(Notice::Refresh(zone)) => self.ask_for(&zone, |_| {}),
-                Ok(Notice::Retransfer(zone)) => self.ask_for(&zone, |zone| zone.is_wanted_anew = true),
-                Ok(Notice::Taken(names)) => self.take(names),
-                Ok(Notice::Refreshed(number, outcome)) => self.on_refreshed(number, outcome),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
-            }
+            let Heard { wanted, taken, refreshed } = notices.wait(wait.into());
+            refreshed.into_iter().for_each(|(number, outcome)| self.on_refreshed(number, outcome));
+            taken.into_iter().for_each(|names| self.take(names));
+            self.ask_for(&wanted);
         }
     }
 
@@ -248,17 +240,24 @@ impl Keeper {
         self.schedule(number);
     }
 
-    /// Asks for a zone at once; `note` is to note why.
-    fn ask_for(&mut self, origin: &NameBuf, note: impl Fn(&mut Followed)) {
-        let now = self.clock.now();
-        let of_name = self.zones.iter_mut().filter(|(_, zone)| zone.spec.origin == *origin);
-        let numbers: Vec<usize> = of_name
-            .map(|(number, zone)| {
-                note(zone);
-                zone.timers.on_notify(now);
-                *number
-            })
-            .collect();
+    /// Asks for these zones at once, all with one look at the zones that there are.
+    fn ask_for(&mut self, wanted: &BTreeMap<NameBuf, Wanted>) {
+        if wanted.is_empty() {
+            return;
+        }
+        for (zone, Wanted { told_by, .. }) in wanted {
+            told_by.iter().for_each(|from| log::debug!("zone {zone}: NOTIFY from {from}"));
+        }
+        let telling: BTreeSet<IpAddr> = wanted.values().flat_map(|wanted| &wanted.told_by).copied().collect();
+        telling.into_iter().for_each(|primary| self.jobs.on_sign_of_life(primary));
+        let (now, mut numbers) = (self.clock.now(), Vec::new());
+        for (number, zone) in &mut self.zones {
+            let Some(Wanted { told_by, is_wanted_anew }) = wanted.get(&zone.spec.origin) else { continue };
+            zone.told_by.extend(told_by);
+            zone.is_wanted_anew |= is_wanted_anew;
+            zone.timers.on_notify(now);
+            numbers.push(*number);
+        }
         numbers.into_iter().for_each(|number| self.schedule(number));
     }
 
@@ -416,7 +415,7 @@ impl Keeper {
             self.deadlines.remove(&(deadline, number));
         }
         if let Some(file) = zone.spec.file.as_ref().filter(|_| !zone.keeps_files) {
-            store::remove(file);
+            self.claims.change(file, || store::remove(file));
         }
         self.unasked.remove(&number);
         self.states.with(|states| states.secondaries.remove(&zone.spec.origin));

@@ -2,21 +2,26 @@
 //!
 //! | file | what it does |
 //! | --- | --- |
+//! | `claims.rs` | files that belong to configured zones |
 //! | `keeper.rs` | the timers of all zones, and the zones that catalogs bring |
+//! | `notices.rs` | what that thread hears of: NOTIFY, orders, and what came of refreshes |
 //! | `queue.rs` | which zone is asked for next |
 //! | `exchange.rs` | the questions to a primary, and transfers from it |
 
+mod claims;
 mod exchange;
 mod keeper;
+mod notices;
 mod queue;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender};
 use std::thread;
 use std::time::SystemTime;
 
+use anyhow::anyhow;
 use arc_swap::ArcSwap;
 use clock::Duration;
 use dns_auth::compile::{compile, compile_changed};
@@ -26,8 +31,10 @@ use dns_transfer::{Difference, IncomingError, Keys, Received, catalog};
 use dns_wire::{Name, NameBuf};
 use dns_zone::{Changed, Zone};
 
+pub(crate) use self::claims::Claims;
 use self::exchange::{ExchangeError, Idle, Primary};
 use self::keeper::Keeper;
+pub(crate) use self::notices::Notices;
 use self::queue::{PLACES, Queue};
 use super::config::ZoneSpec;
 use super::orders::SharedStates;
@@ -48,20 +55,6 @@ pub(crate) enum Change {
 
 /// Takes changes, in their order.
 pub(crate) type Publish = Box<dyn Fn(Change) + Send>;
-
-/// What the thread with the timers hears.
-pub(crate) enum Notice {
-    /// A primary says that a zone changed.
-    Notify(Box<NameBuf>, IpAddr),
-    /// An operator wants a zone's primaries to be asked.
-    Refresh(Box<NameBuf>),
-    /// An operator wants all of a zone to be transferred, whatever serial its primaries have.
-    Retransfer(Box<NameBuf>),
-    /// The names of configured zones, which no catalog may bring.
-    Taken(BTreeSet<NameBuf>),
-    /// What came of a refresh of the zone of this number.
-    Refreshed(usize, Outcome),
-}
 
 /// What came of asking all primaries.
 pub(crate) enum Outcome {
@@ -162,27 +155,26 @@ fn read_file(spec: &SecondarySpec) -> Option<(Version, Duration)> {
     }
 }
 
-/// Notices that wait at most. Whoever forges a primary's address sends as many as it likes.
-pub(crate) const NOTICES_MAX: usize = 1024;
-
 /// The keys of transfers: each refresh takes those of now, as a reload may replace them.
 pub(crate) type SharedKeys = Arc<ArcSwap<Keys>>;
 
-/// Starts the threads. Changes go to `publish`, and `states` says how zones are; notices come by the channel. Zones whose names are `taken` are no catalog's.
+/// Starts the threads. Changes go to `publish`, and `states` says how zones are. Zones whose names are `taken` are no catalog's.
 pub(crate) fn start(
     zones: Vec<Prepared>,
     (taken, keys): (BTreeSet<NameBuf>, &SharedKeys),
     (publish, states): (Publish, SharedStates),
-    (sender, receiver): (SyncSender<Notice>, Receiver<Notice>),
+    (notices, claims): (&Notices, &Arc<Claims>),
 ) -> std::io::Result<()> {
     let queue = Arc::new(Queue::new());
     for number in 0..PLACES {
-        let (queue, keys, sender) = (Arc::clone(&queue), Arc::clone(keys), sender.clone());
-        let work = move || work(&queue, &keys, &sender);
+        let (queue, keys) = (Arc::clone(&queue), Arc::clone(keys));
+        let (notices, claims) = (notices.clone(), Arc::clone(claims));
+        let work = move || work(&queue, &keys, (&notices, &claims));
         thread::Builder::new().name(format!("secondary-{number}")).spawn(work)?;
     }
-    let keeper = Keeper::new(zones, taken, queue, (publish, states));
-    thread::Builder::new().name("secondaries".to_owned()).spawn(move || keeper.run(&receiver))?;
+    let keeper = Keeper::new(zones, taken, queue, (publish, states), Arc::clone(claims));
+    let notices = notices.clone();
+    thread::Builder::new().name("secondaries".to_owned()).spawn(move || keeper.run(&notices))?;
     Ok(())
 }
 
@@ -197,7 +189,7 @@ struct Job {
     told_by: BTreeSet<IpAddr>,
 }
 
-fn work(queue: &Queue<Job>, keys: &ArcSwap<Keys>, sender: &SyncSender<Notice>) {
+fn work(queue: &Queue<Job>, keys: &ArcSwap<Keys>, (notices, claims): (&Notices, &Claims)) {
     let mut idle = Idle::default();
     loop {
         // Nobody knows for how long there is no job, and primaries shall not wait for that.
@@ -206,17 +198,15 @@ fn work(queue: &Queue<Job>, keys: &ArcSwap<Keys>, sender: &SyncSender<Notice>) {
             queue.take()
         });
         let (job, place) = place.split();
-        let outcome = refresh(&job, (queue, &keys.load_full()), &mut idle);
+        let outcome = refresh(&job, (queue, &keys.load_full(), claims), &mut idle);
         queue.end(place);
-        if sender.send(Notice::Refreshed(job.number, outcome)).is_err() {
-            return;
-        }
+        notices.refreshed(job.number, outcome);
     }
 }
 
 /// Asks the primaries in their order: first those that have told of a change, last those that were silent. One that has our version ends that, but not
 /// before all have been asked that have told. Only if none has our version or a newer one, what has expired gives way to an older one.
-fn refresh(job: &Job, (queue, keys): (&Queue<Job>, &Keys), idle: &mut Idle) -> Outcome {
+fn refresh(job: &Job, (queue, keys, claims): (&Queue<Job>, &Keys, &Claims), idle: &mut Idle) -> Outcome {
     let origin = &job.spec.origin;
     let has_told = |number: &usize| job.told_by.contains(&job.spec.primaries[*number].address.ip());
     let (mut is_confirmed, mut older, mut unheard) = (false, Vec::new(), BTreeSet::new());
@@ -231,7 +221,9 @@ fn refresh(job: &Job, (queue, keys): (&Queue<Job>, &Keys), idle: &mut Idle) -> O
         queue.on_heard(address, !received.as_ref().is_err_and(ExchangeError::is_silence));
         match received {
             Ok(Received::Current) => is_confirmed = true,
-            Ok(Received::New(changed, differences)) => return take(job, address, *changed, &differences),
+            Ok(Received::New(changed, differences)) => {
+                return take(job, claims, address, (*changed, &differences));
+            }
             Err(error) => {
                 why = format!("{address}: {error}");
                 log::warn!("zone {origin} from {why}");
@@ -244,7 +236,8 @@ fn refresh(job: &Job, (queue, keys): (&Queue<Job>, &Keys), idle: &mut Idle) -> O
     if is_confirmed {
         // A file that lacks the version that was confirmed is as old as it was.
         let file = job.spec.file.as_ref().filter(|_| job.is_kept);
-        if let Some(error) = file.and_then(|file| store::touch(file).err()) {
+        let touched = file.and_then(|file| claims.change(file, || store::touch(file)));
+        if let Some(Err(error)) = touched {
             log::debug!("zone {origin}: noting the time in its file: {error}");
         }
         return Outcome::Confirmed(unheard);
@@ -256,7 +249,7 @@ fn refresh(job: &Job, (queue, keys): (&Queue<Job>, &Keys), idle: &mut Idle) -> O
                 log::warn!(
                     "zone {origin}: the serial of {address} went back, and is taken: the zone had expired"
                 );
-                return take(job, address, *changed, &[]);
+                return take(job, claims, address, (*changed, &[]));
             }
             Ok(Received::Current) => {} // Of nothing held there is no current version.
             Err(error) => log::warn!("zone {origin} from {address}: {error}"),
@@ -266,7 +259,12 @@ fn refresh(job: &Job, (queue, keys): (&Queue<Job>, &Keys), idle: &mut Idle) -> O
 }
 
 /// Keeps a version that has come.
-fn take(job: &Job, address: SocketAddr, changed: Changed, differences: &[Arc<Difference>]) -> Outcome {
+fn take(
+    job: &Job,
+    claims: &Claims,
+    address: SocketAddr,
+    (changed, differences): (Changed, &[Arc<Difference>]),
+) -> Outcome {
     let (origin, zone) = (&job.spec.origin, &changed.zone);
     log::info!("zone {origin}: serial {} from {address}, {} records", zone.serial(), zone.record_count());
     // A catalog that names nothing is not kept: after a restart its zones would be gone.
@@ -274,11 +272,15 @@ fn take(job: &Job, address: SocketAddr, changed: Changed, differences: &[Arc<Dif
     let is_good = !job.spec.is_catalog || names_zones();
     let held = job.held.as_ref().and_then(Version::tree);
     let is_newer = held.is_none_or(|held| is_older(held.serial(), zone.serial()));
-    let kept = job.spec.file.as_ref().filter(|_| is_good).map(|file| match differences {
+    let keep = |file: &PathBuf| match differences {
         [_, ..] if job.is_kept => store::add(file, differences, zone).and_then(|()| Ok(store::touch(file)?)),
         _ if is_newer => store::save(file, zone),
         // A crash must not leave the journal beside a file whose serial it names, too.
         _ => Ok(journal::remove(file)?).and_then(|()| store::save(file, zone)),
+    };
+    let kept = job.spec.file.as_ref().filter(|_| is_good).map(|file| {
+        let is_claimed = || Err(anyhow!("{} is the file of a configured zone", file.display()));
+        claims.change(file, || keep(file)).unwrap_or_else(is_claimed)
     });
     let error = kept.and_then(Result::err);
     if let Some(error) = &error {
@@ -331,4 +333,44 @@ fn primary<'j>(job: &'j Job, peer: &Peer, keys: &'j Keys) -> Primary<'j> {
     let key = peer.key.as_ref().and_then(|name| keys.get(name.as_name()));
     let (address, tls) = (peer.address, job.spec.tls.as_ref());
     Primary { address, origin: job.spec.origin.as_name(), key, tls }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::transfers::Transfers;
+    use super::*;
+
+    const TEXT: &str = "$ORIGIN example.\n@ 60 SOA ns host 1 1 1 1 1\n 60 NS ns\nns 60 A 192.0.2.1\n";
+
+    /// A refresh of a zone whose file is in this directory.
+    fn job(directory: &Path) -> Job {
+        let text =
+            "[[secondary]]\nzone = \"example\"\nprimaries = [\"192.0.2.1\"]\nfile = \"example.zone\"\n";
+        let transfers = Transfers::resolve(&toml::from_str(text).unwrap(), directory).unwrap();
+        let (spec, held, told_by) = (Arc::clone(&transfers.secondaries[0]), None, BTreeSet::new());
+        Job { number: 0, spec, held, is_kept: false, acceptance: Acceptance::Newer, told_by }
+    }
+
+    #[test]
+    fn a_refresh_that_is_under_way_does_not_write_the_file_that_a_configured_zone_has_now() {
+        let directory = std::env::temp_dir().join(format!("sidestep-taken-over-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let [theirs, file] = ["theirs.zone", "example.zone"].map(|name| directory.join(name));
+        std::fs::write(&theirs, TEXT.replace("host 1", "host 2")).unwrap();
+        let zone = store::read(&ZoneSpec::of(theirs)).unwrap().tree().unwrap().clone();
+        let changed = || Changed { zone: zone.clone(), names: None };
+        std::fs::write(&file, TEXT).unwrap();
+        let (job, claims) = (job(&directory), Claims::default());
+        claims.claim([file.as_path()].into_iter());
+        let address = SocketAddr::from(([192, 0, 2, 1], 53));
+        let outcome = take(&job, &claims, address, (changed(), &[]));
+        assert!(matches!(outcome, Outcome::New(_, false)), "it is served, and not kept");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), TEXT);
+        claims.claim([].into_iter());
+        assert!(matches!(take(&job, &claims, address, (changed(), &[])), Outcome::New(_, true)));
+        assert!(std::fs::read_to_string(&file).unwrap() != TEXT);
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
 }

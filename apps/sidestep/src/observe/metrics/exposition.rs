@@ -1,7 +1,7 @@
 //! Counters in Prometheus' text format, version 0.0.4.
 //!
 //! Names are those of `sidestep counters`, behind `sidestep_`, `sidestep_engine_`, `sidestep_stack_` and `sidestep_device_`. What is a
-//! gauge among them is not told apart, so all are untyped.
+//! gauge among them is not told apart, so all are untyped, but for histograms.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -55,6 +55,14 @@ impl Exposition {
         self.0.entry(name.to_owned()).or_default().push((labels.to_vec(), value));
     }
 
+    /// The histogram that a metric belongs to.
+    fn histogram_of<'n>(&self, name: &'n str) -> Option<&'n str> {
+        let parts = ["_bucket", "_sum", "_count"];
+        let histogram = parts.into_iter().find_map(|part| name.strip_suffix(part))?;
+        let buckets = self.0.get(&format!("{histogram}_bucket"))?;
+        buckets.iter().all(|(labels, _)| bucket_of(labels).is_some()).then_some(histogram)
+    }
+
     fn add_all(&mut self, prefix: &str, counts: &[Count], labels: &Labels) {
         for (name, value) in counts {
             let (name, own) = name.split_once('{').unwrap_or((name, ""));
@@ -72,13 +80,22 @@ fn labels_in(text: &str) -> Labels {
         let (_, rest) = text.split_once(&format!("{label}=\""))?;
         Some((label, rest.split_once('"')?.0.to_owned()))
     };
-    ["pool", "address", "zone", "state"].into_iter().filter_map(value).collect()
+    ["pool", "address", "zone", "state", "transport", "le"].into_iter().filter_map(value).collect()
 }
 
 impl fmt::Display for Exposition {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, samples) in &self.0 {
-            writeln!(out, "# TYPE {name} untyped")?;
+            match self.histogram_of(name) {
+                None => writeln!(out, "# TYPE {name} untyped")?,
+                // Its sum and count follow its buckets.
+                Some(histogram) if name.ends_with("_bucket") => {
+                    writeln!(out, "# TYPE {histogram} histogram")?
+                }
+                Some(_) => {}
+            }
+            let mut samples: Vec<_> = samples.iter().collect();
+            samples.sort_by_key(|(labels, _)| bucket_of(labels));
             for (labels, value) in samples {
                 out.write_str(name)?;
                 let (open, close) = if labels.is_empty() { ("", "") } else { ("{", "}") };
@@ -94,6 +111,13 @@ impl fmt::Display for Exposition {
         }
         Ok(())
     }
+}
+
+/// Where a sample stands among the buckets of its histogram: they have an order. Others stay where they are.
+fn bucket_of(labels: &Labels) -> Option<(Vec<&str>, u64)> {
+    let ((_, end), others) = labels.split_last().filter(|((label, _), _)| *label == "le")?;
+    let others = others.iter().map(|(_, value)| value.as_str()).collect();
+    Some((others, end.parse().unwrap_or(u64::MAX))) // The last one is `+Inf`.
 }
 
 fn write_escaped(out: &mut impl Write, octet: char) -> fmt::Result {
@@ -119,6 +143,32 @@ mod tests {
         let text = exposition.to_string();
         let line = "sidestep_pool_up{program=\"dns\",pid=\"10\",pool=\"web\",address=\"2001:db8::1\"} 1\n";
         assert!(text.contains(line), "{text}");
+    }
+
+    #[test]
+    fn a_histogram_has_its_buckets_in_their_order_and_its_sum_and_count_behind() {
+        let bucket = |transport, end| format!("took_bucket{{transport=\"{transport}\",le=\"{end}\"}}");
+        let mut own = Vec::new();
+        for transport in ["udp", "tcp"] {
+            own.extend(["+Inf", "1000", "20000", "5000"].map(|end| (bucket(transport, end), 1)));
+            own.extend(["sum", "count"].map(|part| (format!("took_{part}{{transport=\"{transport}\"}}"), 1)));
+        }
+        let mut exposition = Exposition::new(0);
+        exposition.add("dns", 10, &CountersReport { own, engines: Vec::new() });
+        let text = exposition.to_string();
+        let lines: Vec<&str> = text.lines().filter(|line| line.contains("_took")).collect();
+        let of = |part: &str, transport: &str, end: &str| {
+            format!("sidestep_took_{part}{{program=\"dns\",pid=\"10\",transport=\"{transport}\"{end}}} 1")
+        };
+        let mut expected = vec!["# TYPE sidestep_took histogram".to_owned()];
+        for transport in ["tcp", "udp"] {
+            let ends = ["1000", "5000", "20000", "+Inf"].map(|end| format!(",le=\"{end}\""));
+            expected.extend(ends.map(|end| of("bucket", transport, &end)));
+        }
+        for part in ["count", "sum"] {
+            expected.extend(["udp", "tcp"].map(|transport| of(part, transport, "")));
+        }
+        assert_eq!(lines, expected);
     }
 
     #[test]

@@ -1,0 +1,111 @@
+//! Files that are of configured zones: refreshes of zones that catalogs have brought write none of them, also those that are under way when the
+//! configuration takes a zone over.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Which files are not for secondary zones.
+#[derive(Debug, Default)]
+pub(crate) struct Claims {
+    state: Mutex<State>,
+    is_written: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    claimed: BTreeSet<PathBuf>,
+    /// Files that are being written or removed.
+    busy: Vec<PathBuf>,
+}
+
+impl Claims {
+    /// From now on these are all files of configured zones. Waits until none of them is being written.
+    pub(crate) fn claim<'f>(&self, files: impl Iterator<Item = &'f Path>) {
+        let mut directories = BTreeMap::new();
+        let files: BTreeSet<PathBuf> = files.map(|file| identity(file, &mut directories)).collect();
+        let mut state = self.state();
+        state.claimed = files;
+        let is_busy = |state: &mut State| state.busy.iter().any(|file| state.claimed.contains(file));
+        drop(self.is_written.wait_while(state, is_busy));
+    }
+
+    /// Has the file of a secondary zone written or removed; `None` if it is a configured zone's.
+    pub(super) fn change<T>(&self, file: &Path, change: impl FnOnce() -> T) -> Option<T> {
+        let file = identity(file, &mut BTreeMap::new());
+        {
+            let mut state = self.state();
+            if state.claimed.contains(&file) {
+                return None;
+            }
+            state.busy.push(file.clone());
+        }
+        let changed = change();
+        let mut state = self.state();
+        if let Some(at) = state.busy.iter().position(|busy| *busy == file) {
+            state.busy.swap_remove(at);
+        }
+        drop(state);
+        self.is_written.notify_all();
+        Some(changed)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The same for all ways to write a path. The file itself need not be there. `directories` are those that are known: most files lie in a few.
+fn identity<'f>(path: &'f Path, directories: &mut BTreeMap<&'f Path, PathBuf>) -> PathBuf {
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else { return path.to_owned() };
+    let canonical = directories.entry(directory).or_insert_with(|| {
+        let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+        directory.canonicalize().unwrap_or_else(|_| directory.to_owned())
+    });
+    canonical.join(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_claimed_is_not_changed_however_its_path_is_written() {
+        let claims = Claims::default();
+        let directory = std::env::temp_dir();
+        let (one, other) = (directory.join("one.zone"), directory.join("other.zone"));
+        assert_eq!(claims.change(&one, || 7), Some(7));
+        claims.claim([one.as_path()].into_iter());
+        assert_eq!((claims.change(&one, || 7), claims.change(&other, || 7)), (None, Some(7)));
+        let roundabout = directory.join(".").join("one.zone");
+        assert_eq!(claims.change(&roundabout, || 7), None);
+        claims.claim([].into_iter());
+        assert_eq!(claims.change(&one, || 7), Some(7));
+    }
+
+    #[test]
+    fn whoever_claims_a_file_waits_until_it_is_written() {
+        let (claims, is_written) = (Claims::default(), AtomicBool::new(false));
+        let ((begin, begun), (go, wait)) = (channel(), channel());
+        thread::scope(|scope| {
+            let (claims, is_written) = (&claims, &is_written);
+            scope.spawn(move || {
+                claims.change(Path::new("/one.zone"), || {
+                    begin.send(()).unwrap();
+                    wait.recv().unwrap();
+                    is_written.store(true, Ordering::SeqCst);
+                })
+            });
+            begun.recv().unwrap();
+            scope.spawn(move || {
+                claims.claim([Path::new("/one.zone")].into_iter());
+                assert!(is_written.load(Ordering::SeqCst));
+            });
+            go.send(()).unwrap();
+        });
+    }
+}
