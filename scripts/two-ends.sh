@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # For scripts that make pictures of real runs: a veth pair between two network namespaces of the script's own, `$server` with 10.53.0.1 and
 # `$client` with 10.53.0.2, both with an interface eth0; and the built command, `$target/sidestep`. The script that reads this file has gone to
 # the project's folder, and is root. All that it starts by `at` ends with it.
