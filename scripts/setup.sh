@@ -21,7 +21,7 @@ test=(haproxy memcached libmemcached-tools postgresql wget iperf3 openssh-server
     libpython3.11-testsuite nodejs openjdk-17-jdk-headless dnsmasq-base bpftool nftables tcpdump systemd fstrm-bin
     softhsm2 etcd-server etcd-client)
 
-# scripts/audit-picture.sh takes the picture of a report.
+# scripts/audit-picture.sh and scripts/instruments-pictures.sh take pictures of reports.
 docs=(chromium pngquant)
 
 case $purpose in

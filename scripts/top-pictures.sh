@@ -4,46 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-cargo build --quiet --package sidestep --bins
-cargo build --quiet --package preload
-target="${CARGO_TARGET_DIR:-$PWD/target}/debug"
-export SIDESTEP_PRELOAD="$target/libsidestep_preload.so"
-scratch=$(mktemp -d)
-export SIDESTEP_RUNTIME_DIR="$scratch/run"
-mkdir -m 755 "$SIDESTEP_RUNTIME_DIR"
-server=ss-$$-top-s client=ss-$$-top-c
-started=()
-finish() {
-    for pid in "${started[@]}"; do kill "$pid" 2>/dev/null || true; done
-    wait || true
-    ip netns del "$server" || true
-    ip netns del "$client" || true
-    rm -rf "$scratch"
-}
-trap finish EXIT
-
-# at NAMESPACE COMMAND...: starts it in the background.
-at() {
-    ip netns exec "$@" >>"$scratch/log" 2>&1 &
-    started+=($!)
-}
-# until_true COMMAND...: waits until it succeeds, for a minute at most.
-until_true() {
-    for _ in $(seq 600); do
-        if "$@" >/dev/null 2>&1; then return; fi
-        sleep 0.1
-    done
-    echo "top-pictures: never: $*" >&2
-    cat "$scratch/log" >&2
-    return 1
-}
-
-ip netns add "$server"
-ip netns add "$client"
-ip -n "$server" link add eth0 type veth peer name eth0 netns "$client"
-ip -n "$server" addr add 10.53.0.1/24 dev eth0
-ip -n "$client" addr add 10.53.0.2/24 dev eth0
-for side in "$server" "$client"; do ip -n "$side" link set eth0 up; ip -n "$side" link set lo up; done
+# shellcheck source=scripts/two-ends.sh
+source scripts/two-ends.sh
 
 mkdir "$scratch/www"
 echo "Hello, world!" >"$scratch/www/index.html"

@@ -137,7 +137,7 @@ pub struct Interface {
     pub rss: Known<Rss>,
     /// Rules of the NIC that steer a port to a queue.
     pub flow_rules: Known<Vec<(FlowMatch, u32)>>,
-    /// Its interrupts for queues, in order.
+    /// All interrupts of its device, in order.
     pub interrupts: Known<Vec<Interrupt>>,
     /// The NUMA node of its device.
     pub node: Known<NodeOf>,
@@ -164,6 +164,11 @@ impl Interface {
     /// It is one end of a pair whose ends depend on each other.
     pub(crate) fn is_veth(&self) -> bool {
         self.driver.get().is_some_and(|driver| driver.name == "veth")
+    }
+
+    /// No hardware is behind it.
+    pub(crate) fn is_virtual(&self) -> bool {
+        self.driver.get().is_some_and(|driver| driver.bus.is_empty())
     }
 }
 
@@ -223,11 +228,13 @@ pub struct Rss {
     pub key: Vec<u8>,
 }
 
-/// An interrupt of a queue.
+/// An interrupt of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interrupt {
     /// Its number.
     pub number: u32,
+    /// What its driver calls it; empty while nothing handles it.
+    pub name: String,
     /// The cores that it may come to.
     pub allowed: CoreList,
     /// The cores that it does come to.

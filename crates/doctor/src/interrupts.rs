@@ -2,13 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use crate::interrupt_names::{elsewhere, of_queues};
 use crate::setting::{ACTIVE, INACTIVE};
 use crate::{
     CoreList, Finding, Interface, Interrupt, Known, Machine, NodeOf, Parameter, Service, Setting, Step,
     Topic, Wishes,
 };
 
-const AFFINITY: Topic = Topic { id: "interrupts.affinity", source: "/proc/irq/*/smp_affinity_list" };
+const AFFINITY: Topic = Topic {
+    id: "interrupts.affinity",
+    source: "/sys/class/net/IF/device/msi_irqs, /sys/kernel/irq/*/actions, /proc/irq/*/smp_affinity_list",
+};
 const BALANCE: Topic = Topic { id: "interrupts.irqbalance", source: "/proc/*/comm, systemctl" };
 const DELAY: Topic = Topic { id: "interrupts.delay", source: "ethtool netlink (coalesce)" };
 const BUSY_POLL: Topic =
@@ -32,10 +36,13 @@ pub(crate) fn examine(
 ) {
     // Before the affinity: irqbalance would change what has just been written.
     if let Some(machine) = machine {
-        let has_any = interface.interrupts.get().is_some_and(|interrupts| !interrupts.is_empty());
+        let has_any = has_interrupts(interface);
         findings.push(BALANCE.of(&machine.irqbalance, |service| balance(*service, has_any)));
     }
-    findings.push(AFFINITY.of(&interface.interrupts, |interrupts| affinity(interface, interrupts, machine)));
+    findings.push(match elsewhere(interface) {
+        Some(why) => AFFINITY.unknown(why),
+        None => AFFINITY.of(&interface.interrupts, |interrupts| affinity(interface, interrupts, machine)),
+    });
     findings.extend([delay(interface), busy_poll(interface, wishes)]);
 }
 
@@ -49,15 +56,28 @@ fn home(interface: &Interface, machine: Option<&Machine>) -> Option<CoreList> {
     node.or(machine.cores.get()).filter(|cores| !cores.is_empty()).cloned()
 }
 
+/// Whether the interface has interrupts of its own, if that is known.
+fn has_interrupts(interface: &Interface) -> Option<bool> {
+    match interface.interrupts.get() {
+        Some(interrupts) => Some(!interrupts.is_empty()),
+        None if interface.is_virtual() || elsewhere(interface).is_some() => Some(false),
+        None => None,
+    }
+}
+
 fn affinity(interface: &Interface, interrupts: &[Interrupt], machine: Option<&Machine>) -> Finding {
     if interrupts.is_empty() {
         return AFFINITY.good("the interface has no interrupts of its own");
     }
+    let interrupts = match of_queues(interface, interrupts) {
+        Ok(interrupts) => interrupts,
+        Err(why) => return AFFINITY.unknown(&why),
+    };
     let Some(home) = home(interface, machine) else {
         return AFFINITY.unknown("the cores are not known");
     };
     let mut on: BTreeMap<u32, usize> = BTreeMap::new();
-    for interrupt in interrupts {
+    for interrupt in &interrupts {
         for core in interrupt.effective.as_slice() {
             *on.entry(*core).or_default() += 1;
         }
@@ -87,17 +107,20 @@ fn affinity(interface: &Interface, interrupts: &[Interrupt], machine: Option<&Ma
     AFFINITY.better(seen, cost).steps(steps)
 }
 
-fn balance(service: Service, has_interrupts: bool) -> Finding {
+fn balance(service: Service, has_interrupts: Option<bool>) -> Finding {
     match (service, has_interrupts) {
         (Service::Absent, _) => BALANCE.good("irqbalance does not run: interrupts stay where they are put"),
-        (_, false) => BALANCE.good("irqbalance runs, and the interface has no interrupts that it could move"),
-        (Service::Unit, true) => BALANCE
+        (_, None) => BALANCE.unknown("whether irqbalance, which runs, moves interrupts of the interface"),
+        (_, Some(false)) => {
+            BALANCE.good("irqbalance runs, and the interface has no interrupts that it could move")
+        }
+        (Service::Unit, Some(true)) => BALANCE
             .better(
                 "irqbalance runs",
                 "it moves interrupts away from the cores that their queues are served on",
             )
             .step(Step::new(Setting::Service { name: "irqbalance".to_owned() }, ACTIVE, INACTIVE)),
-        (Service::Process, true) => BALANCE
+        (Service::Process, Some(true)) => BALANCE
             .better(
                 "irqbalance runs",
                 "it moves interrupts away from the cores that their queues are served on",
@@ -148,7 +171,7 @@ fn busy_poll(interface: &Interface, wishes: &Wishes) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Verdict;
+    use crate::{Driver, Verdict};
 
     fn machine() -> Machine {
         let nodes = [(0, "0-1".parse().unwrap()), (1, "2-3".parse().unwrap())].into_iter().collect();
@@ -163,17 +186,23 @@ mod tests {
     fn nic(cores: &[&str], node: NodeOf) -> Interface {
         let interrupt = |(number, cores): (u32, &&str)| Interrupt {
             number,
+            name: format!("eth0-TxRx-{}", number - 40),
             allowed: "0-3".parse().unwrap(),
             effective: cores.parse().unwrap(),
         };
         Interface {
             name: "eth0".to_owned(),
+            driver: driver("ixgbe"),
             interrupts: Known::Is((40..).zip(cores).map(interrupt).collect()),
             node: Known::Is(node),
             defer_hard_irqs: Known::Is(0),
             gro_flush_timeout: Known::Is(0),
             ..Interface::default()
         }
+    }
+
+    fn driver(name: &str) -> Known<Driver> {
+        Known::Is(Driver { name: name.to_owned(), bus: "0000:00:04.0".to_owned() })
     }
 
     fn found(interface: &Interface, wishes: &Wishes, id: &str) -> Finding {
@@ -220,6 +249,30 @@ mod tests {
         assert_eq!(lines(&finding), ["systemctl stop irqbalance"]);
         let veth = nic(&[], NodeOf::Nowhere);
         assert_eq!(found(&veth, &Wishes::default(), "interrupts.irqbalance").verdict, Verdict::Good);
+    }
+
+    #[test]
+    fn names_that_are_not_known_are_not_good_and_irqbalance_may_move_them() {
+        let strange = Interface { driver: driver("never-heard-of"), ..nic(&["0", "0"], NodeOf::Nowhere) };
+        let finding = found(&strange, &Wishes::default(), "interrupts.affinity");
+        assert_eq!((finding.verdict, finding.commands.len()), (Verdict::NotKnown, 0));
+        let finding = found(&strange, &Wishes::default(), "interrupts.irqbalance");
+        assert_eq!(finding.verdict, Verdict::CouldBeBetter);
+    }
+
+    #[test]
+    fn interrupts_that_cannot_be_seen_are_not_known_to_be_none() {
+        let hidden =
+            Interface { interrupts: Known::Not("/sys shows none".to_owned()), ..nic(&[], NodeOf::Nowhere) };
+        for id in ["interrupts.affinity", "interrupts.irqbalance"] {
+            assert_eq!(found(&hidden, &Wishes::default(), id).verdict, Verdict::NotKnown, "{id}");
+        }
+        let veth = Driver { name: "veth".to_owned(), bus: String::new() };
+        let veth = Interface { driver: Known::Is(veth), ..hidden.clone() };
+        assert_eq!(found(&veth, &Wishes::default(), "interrupts.irqbalance").verdict, Verdict::Good);
+        let hyper_v = Interface { driver: driver("hv_netvsc"), ..hidden };
+        assert!(found(&hyper_v, &Wishes::default(), "interrupts.affinity").seen.contains("VMBus"));
+        assert_eq!(found(&hyper_v, &Wishes::default(), "interrupts.irqbalance").verdict, Verdict::Good);
     }
 
     #[test]

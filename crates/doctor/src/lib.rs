@@ -8,6 +8,7 @@
 //! | `offloads.rs` | what the NIC does for the kernel, and what is in the way of XDP |
 //! | `queues.rs` | queues against cores, rings, receive-side scaling, a port's own queues |
 //! | `interrupts.rs` | affinity, irqbalance, coalescing, busy polling |
+//! | `interrupt_names.rs` | which interrupts of a device are for received packets |
 //! | `memory.rs` | NUMA nodes, huge pages |
 //! | `cpu.rs` | cores, frequency governor, mitigations, stolen time |
 //! | `kernel.rs` | version, known faults, the BPF compiler and file system |
@@ -20,6 +21,7 @@ mod cpu;
 mod driver;
 mod facts;
 mod finding;
+mod interrupt_names;
 mod interrupts;
 mod kernel;
 mod limits;

@@ -17,6 +17,11 @@ use crate::tally::Tally;
 /// Bursts that are thrown away before a load.
 const STALE_BURSTS_MAX: usize = 1024;
 
+/// How often the kernel's sockets are looked at: a look costs a system call.
+const LOOK_EVERY: Duration = Duration::from_micros(50);
+/// The kernel has looked at checksums before.
+const BY_KERNEL: ChecksumPolicy = ChecksumPolicy { verified: true, accept_partial: true };
+
 /// No way has that number: there are fewer.
 const NO_WAY: u16 = u16::MAX;
 
@@ -24,6 +29,9 @@ const NO_WAY: u16 = u16::MAX;
 pub struct Setup<M = Questions> {
     /// The ways from each of our ports to the server: addresses, ports, and the hardware address of the next hop. No two have the same port.
     pub ways: Vec<Envelope>,
+    /// The kernel's sockets at the same ports, where the device is another one: what the device leaves to the kernel comes there, such as answers
+    /// in fragments, of which the kernel makes whole ones.
+    pub sockets: Option<Box<dyn Device>>,
     /// What is asked.
     pub questions: M,
     /// Transmit queues of the device; for kernel sockets, the sockets, one for each way in their order.
@@ -36,9 +44,22 @@ pub struct Setup<M = Questions> {
     pub within: Duration,
 }
 
+/// What a load leaves to the next one.
+pub struct Rest<D> {
+    /// The device, which may be used again.
+    pub device: D,
+    /// [`Setup::sockets`].
+    pub sockets: Option<Box<dyn Device>>,
+    /// Questions that the ports have sent so far.
+    pub sent: u64,
+}
+
 /// A load. The order of calls: [`Gun::begin`], then [`Gun::turn`] again and again, and [`Gun::finish`].
 pub struct Gun<D, M = Questions> {
     device: D,
+    sockets: Option<Box<dyn Device>>,
+    /// When the sockets were looked at.
+    looked: Instant,
     ways: Vec<Envelope>,
     /// The number of a way by its port; [`NO_WAY`] for all others.
     ports: Box<[u16]>,
@@ -79,9 +100,12 @@ impl<D: Device, M: Messages> Gun<D, M> {
     ///
     /// # Panics
     /// If there is no way to the server.
-    pub fn new(mut device: D, setup: Setup<M>, now: Instant) -> Gun<D, M> {
+    pub fn new(mut device: D, mut setup: Setup<M>, now: Instant) -> Gun<D, M> {
         assert!(!setup.ways.is_empty(), "there is a way to the server");
         throw_away(&mut device, now);
+        if let Some(sockets) = &mut setup.sockets {
+            throw_away(sockets, now);
+        }
         let capabilities = device.capabilities();
         let mut ports = vec![NO_WAY; 1 << 16];
         setup.ways.iter().zip(0..).for_each(|(way, number)| ports[usize::from(source(way).port())] = number);
@@ -97,13 +121,15 @@ impl<D: Device, M: Messages> Gun<D, M> {
             tally: Tally::new(now),
             leaving: Burst::new(),
             queues: usize::from(setup.queues.max(1)),
-            dropped_before: dropped(&device),
+            dropped_before: dropped(&device, setup.sockets.as_deref()),
             checksum: ChecksumPolicy {
                 verified: capabilities.rx_checksum_verified,
                 accept_partial: capabilities.partial_checksums,
             },
             checksum_offload: capabilities.tx_checksum_offload,
             device,
+            sockets: setup.sockets,
+            looked: now,
         }
     }
 
@@ -129,16 +155,21 @@ impl<D: Device, M: Messages> Gun<D, M> {
 
     /// Counts what the device has dropped since this was called last.
     fn count_dropped(&mut self) {
-        let (sent, came) = dropped(&self.device);
+        let (sent, came) = dropped(&self.device, self.sockets.as_deref());
         let counts = self.tally.counts_mut();
         counts.refused += sent - self.dropped_before.0;
         counts.missed += came - self.dropped_before.1;
         self.dropped_before = (sent, came);
     }
 
-    /// The device, to sleep on.
-    pub fn device(&mut self) -> &mut D {
-        &mut self.device
+    /// The device and the kernel's sockets, to sleep on.
+    pub fn devices(&mut self) -> Vec<&mut dyn Device> {
+        let device: &mut dyn Device = &mut self.device;
+        let mut devices = vec![device];
+        if let Some(sockets) = &mut self.sockets {
+            devices.push(sockets);
+        }
+        devices
     }
 
     /// When the next question is due; `None` after the last one.
@@ -164,42 +195,51 @@ impl<D: Device, M: Messages> Gun<D, M> {
         Turn { sent: self.send(now), received }
     }
 
-    /// What came of it, in `length` of sending, which [`Tally::end_sending`] has ended; the device, which may be used again; and how many questions its ports have sent.
-    pub fn finish(mut self, offered: u32, length: Duration) -> (Summary, D, u64) {
+    /// What came of it, in `length` of sending, which [`Tally::end_sending`] has ended.
+    pub fn finish(mut self, offered: u32, length: Duration) -> (Summary, Rest<D>) {
         let unsent = self.leaving.len() as u64;
         self.leaving.drain(..).for_each(|frame| self.device.release(frame));
         self.count_dropped();
         self.tally.counts_mut().refused += unsent;
         let (lost, sent) = (self.flights.unanswered(), self.flights.sent());
-        (self.tally.summary(offered, length, lost), self.device, sent)
+        let rest = Rest { device: self.device, sockets: self.sockets, sent };
+        (self.tally.summary(offered, length, lost), rest)
     }
 
     fn receive(&mut self, now: Instant) -> usize {
         let mut burst = Burst::new();
         let received = self.device.rx_burst(&mut burst, now);
         for frame in burst {
-            self.take_answer(frame.bytes(), now);
+            self.take_answer(frame.bytes(), self.checksum, now);
             self.device.release(frame);
         }
+        received + self.receive_by_kernel(now)
+    }
+
+    /// Takes in what the device has left to the kernel.
+    fn receive_by_kernel(&mut self, now: Instant) -> usize {
+        if now.since(self.looked) < LOOK_EVERY {
+            return 0;
+        }
+        self.looked = now;
+        let Some(mut sockets) = self.sockets.take() else { return 0 };
+        let mut burst = Burst::new();
+        let received = sockets.rx_burst(&mut burst, now);
+        for frame in burst {
+            let is_answer = self.take_answer(frame.bytes(), BY_KERNEL, now);
+            self.tally.counts_mut().by_kernel += u64::from(is_answer);
+            sockets.release(frame);
+        }
+        self.sockets = Some(sockets);
         received
     }
 
-    fn take_answer(&mut self, frame: &[u8], now: Instant) {
-        let Ok(headers) = parse_udp(frame, self.checksum) else {
-            self.tally.counts_mut().malformed += 1;
-            return;
-        };
-        let (own, sender) = (headers.destination(frame), headers.source(frame));
-        let port = usize::from(self.ports[usize::from(own.port())]);
-        let is_of = |way: &Envelope| is_same(source(way), own) && is_same(destination(way), sender);
-        if !self.ways.get(port).is_some_and(is_of) {
-            self.tally.counts_mut().foreign += 1;
-            return;
-        }
-        let message = &frame[headers.payload_range()];
+    /// Whether it is an answer to a question under way. Otherwise it is counted as what it is.
+    fn take_answer(&mut self, frame: &[u8], checksum: ChecksumPolicy, now: Instant) -> bool {
+        let Some((port, message)) = self.message_of_the_server(frame, checksum) else { return false };
         let Some(said) = self.questions.read(message) else {
             self.tally.counts_mut().malformed += 1;
-            return;
+            return false;
         };
         let Some(flight) = self.flights.end(port, said.id) else {
             let counts = self.tally.counts_mut();
@@ -208,24 +248,45 @@ impl<D: Device, M: Messages> Gun<D, M> {
             } else {
                 &mut counts.foreign
             }) += 1;
-            return;
+            return false;
         };
         if now.since(flight.sent()) > self.timeout {
             self.flights.give_up();
             self.tally.counts_mut().unexpected += 1;
-            return;
+            return false;
         }
         if self.sample.has(flight.number) {
             let question = self.questions.pick(flight.number);
             let is_repeated = self.questions.is_repeated(question, flight.number, message);
             if !self.tally.on_compared(flight.due, is_repeated) {
-                return;
+                return false;
             }
         }
         self.tally.on_answer(flight.due, now, said.code);
         let counts = self.tally.counts_mut();
         counts.octets += message.len() as u64;
         counts.truncated += u64::from(said.is_cut);
+        true
+    }
+
+    /// The number of the port that a datagram of the server came to, and what is in it.
+    fn message_of_the_server<'f>(
+        &mut self,
+        frame: &'f [u8],
+        checksum: ChecksumPolicy,
+    ) -> Option<(usize, &'f [u8])> {
+        let Ok(headers) = parse_udp(frame, checksum) else {
+            self.tally.counts_mut().malformed += 1;
+            return None;
+        };
+        let (own, sender) = (headers.destination(frame), headers.source(frame));
+        let port = usize::from(self.ports[usize::from(own.port())]);
+        let is_of = |way: &Envelope| is_same(source(way), own) && is_same(destination(way), sender);
+        if !self.ways.get(port).is_some_and(is_of) {
+            self.tally.counts_mut().foreign += 1;
+            return None;
+        }
+        Some((port, &frame[headers.payload_range()]))
     }
 
     /// Makes packets of the questions that are due, as far as there are frames.
@@ -263,10 +324,11 @@ impl<D: Device, M: Messages> Gun<D, M> {
     }
 }
 
-/// What a device has dropped of what was to be sent, and of what came.
-fn dropped(device: &impl Device) -> (u64, u64) {
+/// What a device has dropped of what was to be sent, and it and the kernel's sockets of what came.
+fn dropped(device: &impl Device, sockets: Option<&dyn Device>) -> (u64, u64) {
     let counters = device.counters();
-    (counters.tx_dropped, counters.rx_dropped_full)
+    let by_kernel = sockets.map_or(0, |sockets| sockets.counters().rx_dropped_full);
+    (counters.tx_dropped, counters.rx_dropped_full + by_kernel)
 }
 
 fn throw_away(device: &mut impl Device, now: Instant) {

@@ -33,7 +33,7 @@ pub mod summary;
 pub mod tally;
 
 pub use crate::flights::Flights;
-pub use crate::gun::{Gun, Setup, Turn};
+pub use crate::gun::{Gun, Rest, Setup, Turn};
 pub use crate::messages::{Datagrams, Messages};
 pub use crate::questions::{Order, Questions, QuestionsError};
 pub use crate::schedule::Schedule;

@@ -51,6 +51,9 @@ pub struct Counts {
     /// What came and was dropped here: buffers of the system or rings of the device were full.
     #[serde(default)]
     pub missed: u64,
+    /// Answers that came by the kernel's sockets though a device was asked for: in fragments, or with IP options or extension headers.
+    #[serde(default)]
+    pub by_kernel: u64,
     /// Octets of all answers.
     pub octets: u64,
     /// Answers that say that something went wrong: RCODEs other than NOERROR and NXDOMAIN, statuses of HTTP from 400 on.

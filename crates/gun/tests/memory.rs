@@ -16,6 +16,8 @@ const RATE: u32 = 100_000;
 const LENGTH: Duration = Duration::from_millis(100);
 const TIMEOUT: Duration = Duration::from_millis(45);
 const WITHIN: Duration = Duration::from_millis(10);
+/// Where the checksum of a datagram is, behind headers of Ethernet and IPv4.
+const UDP_CHECKSUM: Range<usize> = 40..42;
 const EARNEST: ChecksumPolicy = ChecksumPolicy { verified: false, accept_partial: false };
 
 /// What a server makes of the message of a question; it answers with what is left in it, if it says so.
@@ -28,9 +30,20 @@ fn load(questions: &str, server: &mut Server<'_>) -> Summary {
 
 /// The same to a server that does not look in these milliseconds.
 fn load_with_pause(questions: &str, pause: Range<u64>, server: &mut Server<'_>) -> Summary {
+    load_by(questions, pause, server, None)
+}
+
+/// The same, with answers by the kernel's sockets: what they receive is sent by this device.
+fn load_by(
+    questions: &str,
+    pause: Range<u64>,
+    server: &mut Server<'_>,
+    kernel: Option<(MemoryDevice, MemoryDevice)>,
+) -> Summary {
     let wire = memory::Config { frames: 16_384, ring: 8192, ..memory::Config::default() };
     let (mut left, mut right) = memory::pair(&wire);
     let (client, mut far) = (left.remove(0), right.remove(0));
+    let (near, mut by_kernel) = kernel.unzip();
     let way = |port: u16| {
         let ends = (([192, 0, 2, 1], port).into(), ([192, 0, 2, 2], 53).into());
         Envelope::untagged(Endpoints::new(ends.0, ends.1).unwrap())
@@ -38,6 +51,7 @@ fn load_with_pause(questions: &str, pause: Range<u64>, server: &mut Server<'_>) 
     let questions = Questions::read(questions, Rtype::A).unwrap();
     let setup = Setup {
         ways: [4001, 4002, 4003].map(way).into(),
+        sockets: near.map(|near| Box::new(near) as Box<dyn Device>),
         questions: questions.in_order(Order::Random, 7).in_manner(&Manner::default()),
         queues: 1,
         sent: 0,
@@ -52,13 +66,20 @@ fn load_with_pause(questions: &str, pause: Range<u64>, server: &mut Server<'_>) 
         let turn = gun.turn(now);
         gun.tally().on_time(Duration::from_micros(1), !turn.was_idle());
         if micros % 20 == 0 && !pause.contains(&(micros / 1000)) {
-            answer(&mut far, server, now);
+            answer(&mut far, server, by_kernel.as_mut(), now);
         }
     }
-    gun.finish(RATE, LENGTH).0
+    let (summary, rest) = gun.finish(RATE, LENGTH);
+    assert_eq!(rest.sockets.is_some(), by_kernel.is_some(), "the next load has them, too");
+    summary
 }
 
-fn answer(device: &mut MemoryDevice, server: &mut Server<'_>, now: Instant) {
+fn answer(
+    device: &mut MemoryDevice,
+    server: &mut Server<'_>,
+    mut by_kernel: Option<&mut MemoryDevice>,
+    now: Instant,
+) {
     let mut burst = Burst::new();
     while device.rx_burst(&mut burst, now) > 0 {
         let mut answers = Burst::new();
@@ -67,8 +88,17 @@ fn answer(device: &mut MemoryDevice, server: &mut Server<'_>, now: Instant) {
             let (client, own) = (headers.source(frame.bytes()), headers.destination(frame.bytes()));
             let mut message = frame.bytes()[headers.payload_range()].to_vec();
             message[2] |= 0x80;
-            if server(&mut message) {
-                let way = Envelope::untagged(Endpoints::new(own, client).unwrap());
+            let is_answered = server(&mut message);
+            let way = Envelope::untagged(Endpoints::new(own, client).unwrap());
+            if let Some(kernel) = by_kernel.as_mut().filter(|_| is_answered) {
+                let mut whole = kernel.alloc().expect("frames for all answers");
+                let len = write_udp(whole.bytes_and_tailroom_mut(), &way, &message).unwrap();
+                whole.set_len(len);
+                whole.bytes_mut()[UDP_CHECKSUM].fill(0xaa); // The kernel has looked at it, and leaves anything.
+                let mut whole = Burst::from_iter([whole]);
+                assert_eq!(kernel.tx_burst(&mut whole, now), 1);
+                device.release(frame);
+            } else if is_answered {
                 let len = write_udp(frame.bytes_and_tailroom_mut(), &way, &message).unwrap();
                 frame.set_len(len);
                 answers.push(frame);
@@ -162,6 +192,22 @@ fn wrong_answers_are_counted_and_are_no_answers() {
         true
     });
     assert_eq!(short.counts.malformed, 10_000);
+}
+
+#[test]
+fn answers_that_the_device_leaves_to_the_kernel_are_answers_and_counted_apart() {
+    let wire = memory::Config { frames: 16_384, ring: 8192, ..memory::Config::default() };
+    let (mut near, mut far) = memory::pair(&wire);
+    let mut number = 0;
+    let mut server = |message: &mut Vec<u8>| {
+        number += 1;
+        message[0] ^= if number % 10 == 0 { 0x80 } else { 0 };
+        true
+    };
+    let summary = load_by("example", 0..0, &mut server, Some((near.remove(0), far.remove(0))));
+    assert_eq!((summary.counts.answered, summary.counts.by_kernel, summary.lost), (9000, 9000, 1000));
+    assert_eq!((summary.counts.foreign, summary.counts.malformed), (1000, 0), "they are no answers");
+    assert!(summary.latency_us.max <= 100.0, "it is looked often: {summary:?}");
 }
 
 #[test]

@@ -1,14 +1,16 @@
 //! `sidestep gun`: loads on a wire between two namespaces, and what it says of them.
 
+use std::collections::BTreeSet;
+use std::net::{IpAddr, UdpSocket};
 use std::process::{Command, Output};
 use std::thread;
 use std::time::Duration;
 
-use lab::{CLIENT_INTERFACE, SERVER_V4, SERVER_V6, Side, Zone, sidestep_binary};
+use lab::{CLIENT_INTERFACE, Lab, SERVER_V4, SERVER_V6, Side, Zone, sidestep_binary};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
-use crate::Setting;
+use crate::{PATIENCE, Setting, empty_lab};
 
 /// Questions a second: few, as the machine may do other work too.
 const RATE: u64 = 500;
@@ -58,6 +60,90 @@ fn each_question_of_a_load_is_asked_and_its_answer_found() {
         let report = report(&setting, &[&[server], &by_xdp[..]].concat());
         assert_all_answered(&report, "0");
         assert!(report["device"].as_str().unwrap().contains("AF_XDP"), "{report}");
+    }
+}
+
+/// A server of DNS that answers so many questions with `len` octets, and says from which addresses they came.
+fn answer_at_length(
+    lab: &Lab,
+    port: u16,
+    questions: u64,
+    len: usize,
+) -> thread::JoinHandle<BTreeSet<IpAddr>> {
+    let socket = lab.inside(Side::Server, || UdpSocket::bind((SERVER_V4, port))).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    thread::spawn(move || {
+        let mut clients = BTreeSet::new();
+        for _ in 0..questions {
+            let mut room = [0; 512];
+            let (asked, client) = socket.recv_from(&mut room).unwrap();
+            let mut answer = room[..asked].to_vec();
+            answer[2] |= 0x80;
+            answer.resize(len.max(asked), 0);
+            socket.send_to(&answer, client).unwrap();
+            clients.insert(client.ip());
+        }
+        clients
+    })
+}
+
+#[test]
+fn answers_in_fragments_come_by_the_kernel_and_are_counted_apart() {
+    let Some((lab, _turn)) = empty_lab() else { return };
+    let server = format!("{SERVER_V4}:5301");
+    let answering = answer_at_length(&lab, 5301, 200, 3000);
+    let mut command = lab.command(Side::Client, sidestep_binary().to_str().unwrap());
+    let words = ["gun", "dns", &server, "--name", "a.example", "--payload", "4096", "--timeout", "10s"];
+    command.args(words).args(["--device", CLIENT_INTERFACE, "--rate", "100", "--duration", "2s"]);
+    let output = command.output().unwrap();
+    answering.join().unwrap();
+    let said = text(&output.stdout);
+    assert!(output.status.success() && said.contains("answered  200 (100.00 %"), "{said}");
+    assert!(said.contains("by kernel 200 of the answers, which came in fragments"), "{said}");
+    assert!(!said.contains("faults"), "{said}");
+}
+
+#[test]
+fn many_addresses_of_an_interface_ask_by_it() {
+    let Some((lab, _turn)) = empty_lab() else { return };
+    for host in 97..=110 {
+        lab.ip(Side::Client, &format!("address add 10.53.0.{host}/24 dev {CLIENT_INTERFACE}")).unwrap();
+    }
+    lab.ip(Side::Client, "address add 10.53.1.1/32 dev lo").unwrap();
+    let server = format!("{SERVER_V4}:5302");
+    let gun = |source: &str| {
+        let mut command = lab.command(Side::Client, sidestep_binary().to_str().unwrap());
+        command.args(["gun", "dns", &server, "--source", source, "--device", CLIENT_INTERFACE]);
+        command.args([
+            "--ports",
+            "16",
+            "--rate",
+            "200",
+            "--duration",
+            "1s",
+            "--timeout",
+            "10s",
+            "--json",
+            "-",
+        ]);
+        command.output().unwrap()
+    };
+    let answering = answer_at_length(&lab, 5302, 200, 0);
+    let output = gun("10.53.0.96/28");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let counts = &report["loads"][0]["counts"];
+    assert_eq!((&counts["answered"], &counts["by_kernel"]), (&Value::from(200), &Value::from(0)), "{report}");
+    let expected: BTreeSet<IpAddr> = (97..=110).map(|host| [10, 53, 0, host].into()).collect();
+    let clients = answering.join().unwrap();
+    // Each port asks sixteen questions in a row.
+    assert!(clients.len() == 13 && clients.is_subset(&expected), "{clients:?}");
+    for (source, said) in [
+        ("10.53.1.1/32", &format!("10.53.1.1 is no address of {CLIENT_INTERFACE}")[..]),
+        ("10.53.0.200/32", "is 10.53.0.200 an address of this host?"),
+    ] {
+        let error = text(&gun(source).stderr);
+        assert!(error.contains(said), "{source}: {error}");
     }
 }
 

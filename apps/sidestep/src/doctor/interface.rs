@@ -1,6 +1,7 @@
 //! Facts about an interface: from netlink, from its driver, and from /sys where that shows this network namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -13,9 +14,10 @@ use control::{Mirror, NetlinkMonitor};
 use device_xdp::{AttachMode, FlowRule, Inspection, SteeringOptions, SteeringProgram, XdpError};
 use nic::{Nic, NicError, Parameter};
 
-use super::machine::{map, numbers, read};
+use super::machine::{map, numbered, numbers, read};
 
 const INTERFACES: &str = "/sys/class/net";
+const INTERRUPTS: &str = "/sys/kernel/irq";
 
 /// The interface of the default route; `None` if there is none.
 pub(super) fn default_name() -> Option<String> {
@@ -182,57 +184,103 @@ fn node(device: &Path) -> Known<NodeOf> {
     }
 }
 
-/// The interrupts of a device's queues, by the names that drivers give them.
-fn interrupts(device: &Path, name: &str) -> Known<Vec<Interrupt>> {
-    let of_device: BTreeSet<u32> = [device.join("msi_irqs"), device.join("../msi_irqs")]
-        .iter()
-        .flat_map(|directory| fs::read_dir(directory).into_iter().flatten().flatten())
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .collect();
-    map(read("/proc/interrupts"), |table| {
-        let queues = table.lines().filter_map(numbered_line);
-        let queues = queues.filter(|(number, label)| of_device.contains(number) && is_of_queue(label, name));
-        Some(queues.filter_map(|(number, _)| interrupt(number)).collect())
-    })
+/// The interrupts of an interface's device, whatever their names.
+fn interrupts(device: &Path, interface: &str) -> Known<Vec<Interrupt>> {
+    let mut numbers = message_interrupts(device);
+    if numbers.is_empty() {
+        numbers = interrupts_named_after(device, interface);
+    }
+    let interrupts: Vec<Interrupt> = numbers.into_iter().filter_map(interrupt).collect();
+    if interrupts.is_empty() {
+        return Known::Not(format!("/sys shows no interrupts of its device (bus: {})", bus(device)));
+    }
+    Known::Is(interrupts)
 }
 
-/// The number and the last word of a line of /proc/interrupts.
-fn numbered_line(line: &str) -> Option<(u32, &str)> {
-    let (number, rest) = line.trim_start().split_once(':')?;
-    Some((number.parse().ok()?, rest.split_whitespace().last()?))
+/// The numbers of a device's message-signalled interrupts (MSI, MSI-X).
+fn message_interrupts(device: &Path) -> BTreeSet<u32> {
+    let below = |holder: PathBuf| -> BTreeSet<u32> {
+        let entries = fs::read_dir(holder.join("msi_irqs")).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    };
+    let own = below(device.to_owned());
+    // A virtio device, or a part of a NIC, has those of the PCI function that it is on. A PCI function is on a bridge, whose interrupts are its own.
+    if own.is_empty() && bus(device) != "pci" { below(device.join("..")) } else { own }
 }
 
-/// Whether an interrupt's name is one for received packets: `virtio2-input.0`, `ice-eth0-TxRx-3`, `eth0-rx-1`, `mlx5_comp4@pci:...`.
-fn is_of_queue(label: &str, name: &str) -> bool {
-    let is_of_interface = label.contains(name) && label.ends_with(|last: char| last.is_ascii_digit());
-    let is_receiving = ["-input.", "TxRx", "-rx-", "comp"].iter().any(|part| label.contains(part));
-    is_receiving || (is_of_interface && !label.contains("-tx-"))
+/// The interrupts that bear the name of the interface or of its device, as those of virtio-mmio, of Xen, and of old PCI devices do.
+fn interrupts_named_after(device: &Path, interface: &str) -> BTreeSet<u32> {
+    let device = fs::canonicalize(device).unwrap_or_default();
+    let device = device.file_name().and_then(OsStr::to_str).unwrap_or(interface);
+    let bears = |name: &str| {
+        [interface, device]
+            .iter()
+            .any(|of| name.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('-')))
+    };
+    numbered(INTERRUPTS, "").into_iter().filter(|number| name_of(*number).split(',').any(bears)).collect()
+}
+
+/// The bus that a device is on: pci, virtio, usb, ...
+fn bus(device: &Path) -> String {
+    let subsystem = fs::read_link(device.join("subsystem")).unwrap_or_default();
+    subsystem.file_name().map_or("none".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+/// What an interrupt's handlers are called; empty if it has none.
+fn name_of(number: u32) -> String {
+    read(format!("{INTERRUPTS}/{number}/actions")).get().cloned().unwrap_or_default()
 }
 
 fn interrupt(number: u32) -> Option<Interrupt> {
     let list = |name: &str| numbers(read(format!("/proc/irq/{number}/{name}"))).get().cloned();
     let allowed = list("smp_affinity_list")?;
     let effective = list("effective_affinity_list").filter(|cores| !cores.is_empty());
-    Some(Interrupt { number, effective: effective.unwrap_or_else(|| allowed.clone()), allowed })
+    let effective = effective.unwrap_or_else(|| allowed.clone());
+    Some(Interrupt { number, name: name_of(number), effective, allowed })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// A directory with devices as /sys has them.
+    struct Devices(PathBuf);
+
+    impl Devices {
+        fn new(name: &str) -> Devices {
+            let path = std::env::temp_dir().join(format!("sidestep-devices-{name}-{}", std::process::id()));
+            fs::create_dir(&path).unwrap();
+            Devices(path)
+        }
+
+        fn add(&self, path: &str, bus: &str, interrupts: &[u32]) -> PathBuf {
+            let device = self.0.join(path);
+            fs::create_dir_all(device.join("msi_irqs")).unwrap();
+            std::os::unix::fs::symlink(format!("/sys/bus/{bus}"), device.join("subsystem")).unwrap();
+            for number in interrupts {
+                fs::write(device.join("msi_irqs").join(number.to_string()), "msix\n").unwrap();
+            }
+            device
+        }
+    }
+
+    impl Drop for Devices {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
     #[test]
-    fn interrupts_of_receive_queues_are_known_by_name() {
-        let lines = [
-            " 38:          0       7250 PCI-MSIX-0000:00:03.0   1-edge      virtio2-input.0",
-            " 39:       5946          0 PCI-MSIX-0000:00:03.0   2-edge      virtio2-output.0",
-            "NMI:          0          0   Non-maskable interrupts",
-            " 40:          0          0 PCI-MSIX-0000:01:00.0   1-edge      ice-eth0-TxRx-0",
-            " 41:          0          0 PCI-MSIX-0000:01:00.0   2-edge      eth0-tx-0",
-        ];
-        let queues =
-            lines.into_iter().filter_map(numbered_line).filter(|(_, label)| is_of_queue(label, "eth0"));
-        let numbers: Vec<u32> = queues.map(|(number, _)| number).collect();
-        assert_eq!(numbers, [38, 40]);
+    fn interrupts_are_the_devices_whatever_their_names() {
+        let devices = Devices::new("interrupts");
+        devices.add("bridge", "pci", &[24]);
+        let nic = devices.add("bridge/nic", "pci", &[40, 41, 42]);
+        let part = devices.add("bridge/nic/virtio2", "virtio", &[]);
+        let silent = devices.add("bridge/silent", "pci", &[]);
+        assert_eq!(message_interrupts(&nic), [40, 41, 42].into());
+        assert_eq!(message_interrupts(&part), [40, 41, 42].into(), "those of the function that it is on");
+        assert_eq!(message_interrupts(&silent), [].into(), "those of the bridge are the bridge's");
+        assert_eq!((bus(&part), bus(&devices.0)), ("virtio".to_owned(), "none".to_owned()));
     }
 
     #[test]

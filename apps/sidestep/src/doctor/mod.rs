@@ -13,6 +13,7 @@ mod tune;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use ::doctor::{CoreList, Facts, Finding, Known, Transport, Verdict, Wishes};
@@ -20,7 +21,7 @@ use anyhow::bail;
 use clap::Args;
 use serde::Serialize;
 
-use crate::output;
+use crate::{live, output};
 pub(crate) use tune::{Tune, tune};
 
 /// The exit status if something is bad, and if the command could not look.
@@ -43,6 +44,9 @@ pub(crate) struct Doctor {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    /// Write the findings as a picture into FILE, in SVG, instead of printing them.
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    svg: Option<PathBuf>,
     /// A program to look at: what `sidestep run` would accelerate of it.
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
@@ -157,6 +161,9 @@ fn examine(options: &Doctor) -> anyhow::Result<ExitCode> {
     if options.json {
         let report = report(&facts, summary, &findings);
         output::to_stdout(|out| Ok(writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?))?;
+    } else if let Some(path) = &options.svg {
+        let report = text::report(&heading(&facts), &findings, summary, false);
+        live::write_text_picture(path, &text::lines(&report))?;
     } else {
         let is_coloured = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         let text = text::report(&heading(&facts), &findings, summary, is_coloured);

@@ -13,6 +13,9 @@ use crate::run::judge;
 
 /// Octets of a file that are searched for a library's name.
 const SEARCHED_MAX: u64 = 256 << 20;
+/// What the kernel does not execute.
+const FOREIGN: &str = "neither an ELF file nor a script whose first line names its interpreter (#!/bin/sh): the kernel executes it \
+                       only if binfmt_misc has a rule for it";
 /// The library of filters.
 const SECCOMP: &[u8] = b"libseccomp.so";
 /// The variable by which a program finds its broker.
@@ -21,10 +24,9 @@ const BROKER: &str = broker::protocol::ENVIRONMENT;
 pub(super) fn look(name: &OsStr) -> Program {
     let told = name.to_string_lossy().into_owned();
     let judgement = match judge(name) {
+        Ok(judgement) if judgement.is_foreign => return nothing_to_run(format!("{told}: {FOREIGN}"), told),
         Ok(judgement) => judgement,
-        Err(error) => {
-            return Program { name: told, path: Known::Not(error.to_string()), ..Program::default() };
-        }
+        Err(error) => return nothing_to_run(error.to_string(), told),
     };
     let image = judgement.interpreter.as_ref().unwrap_or(&judgement.path);
     // Processes of a script's interpreter are others' as well.
@@ -40,6 +42,10 @@ pub(super) fn look(name: &OsStr) -> Program {
         profile: judgement.profile.map(|profile| profile.name).into(),
         library: judgement.library.map(|path| path.display().to_string()).into(),
     }
+}
+
+fn nothing_to_run(because: String, name: String) -> Program {
+    Program { name, path: Known::Not(because), ..Program::default() }
 }
 
 /// Whether a file has some octets in it.
@@ -92,6 +98,18 @@ mod tests {
         assert_eq!(shell.profile, Known::Is("default".to_owned()));
         let missing = look(OsStr::new("no-such-program"));
         assert_eq!(missing.path, Known::Not("no-such-program: command not found".to_owned()));
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_execute_is_not_said_to_be_accelerated() {
+        let path = std::env::temp_dir().join(format!("sidestep-doctor-foreign-{}", std::process::id()));
+        fs::write(&path, "echo hello\n").unwrap();
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let Known::Not(because) = look(path.as_os_str()).path else {
+            panic!("it is executed by shells only")
+        };
+        assert!(because.contains("binfmt_misc"), "{because}");
+        fs::remove_file(path).unwrap();
     }
 
     #[test]

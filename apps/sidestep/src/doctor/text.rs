@@ -10,6 +10,8 @@
 use std::fmt::Write as _;
 
 use ::doctor::{Command, Finding, Verdict};
+use ratatui::style::{Color, Stylize};
+use ratatui::text::Line;
 
 use super::Summary;
 
@@ -19,17 +21,17 @@ const INDENT: usize = 25;
 /// Commands of one finding that are shown.
 const COMMANDS_MAX: usize = 6;
 
-/// The verdicts, their titles, and the colours of those (SGR).
-const SECTIONS: [(Verdict, &str, &str); 4] = [
-    (Verdict::Bad, "BAD", "31;1"),
-    (Verdict::CouldBeBetter, "COULD BE BETTER", "33;1"),
-    (Verdict::NotKnown, "NOT KNOWN", "1"),
-    (Verdict::Good, "GOOD", "32;1"),
+/// The verdicts, their titles, and the colours of those: for terminals (SGR), and for pictures.
+const SECTIONS: [(Verdict, &str, &str, Color); 4] = [
+    (Verdict::Bad, "BAD", "31;1", Color::Red),
+    (Verdict::CouldBeBetter, "COULD BE BETTER", "33;1", Color::Yellow),
+    (Verdict::NotKnown, "NOT KNOWN", "1", Color::Reset),
+    (Verdict::Good, "GOOD", "32;1", Color::Green),
 ];
 
 pub(super) fn report(heading: &str, findings: &[Finding], summary: Summary, is_coloured: bool) -> String {
     let mut text = format!("{heading}\n");
-    for (verdict, title, colour) in SECTIONS {
+    for (verdict, title, colour, _) in SECTIONS {
         let mut of_section = findings.iter().filter(|finding| finding.verdict == verdict).peekable();
         if of_section.peek().is_none() {
             continue;
@@ -47,6 +49,15 @@ pub(super) fn report(heading: &str, findings: &[Finding], summary: Summary, is_c
         text.push_str("Commands after \"tune\" are steps of `sidestep tune`, which can undo them.\n");
     }
     text
+}
+
+/// The lines of a report without colours, as a picture has them.
+pub(super) fn lines(report: &str) -> Vec<Line<'_>> {
+    let line = |text| {
+        let section = SECTIONS.iter().find(|(_, title, ..)| *title == text);
+        section.map_or(Line::from(text), |(.., colour)| Line::from(text).fg(*colour).bold())
+    };
+    report.lines().map(line).collect()
 }
 
 fn write_finding(text: &mut String, finding: &Finding) {
@@ -113,6 +124,16 @@ mod tests {
         let findings = [finding("driver.link", Verdict::Bad)];
         assert!(!report("eth0", &findings, Summary::of(&findings), false).contains('\x1b'));
         assert!(report("eth0", &findings, Summary::of(&findings), true).contains("\x1b[31;1mBAD\x1b[0m"));
+    }
+
+    #[test]
+    fn a_picture_has_the_lines_of_the_report() {
+        let findings = [finding("driver.xdp", Verdict::Good), finding("driver.link", Verdict::Bad)];
+        let report = report("eth0", &findings, Summary::of(&findings), false);
+        let drawn = lines(&report);
+        assert!(drawn.iter().map(Line::to_string).eq(report.lines()));
+        let coloured: Vec<_> = drawn.iter().filter_map(|line| line.style.fg).collect();
+        assert_eq!(coloured, [Color::Red, Color::Green]);
     }
 
     #[test]

@@ -6,15 +6,17 @@ use gun::Summary;
 use gun::summary::Second;
 
 use super::report::Report;
-use super::text::{busy_connections, count, figures, named_codes, named_faults, ratio, time};
+use super::text::{BY_KERNEL, busy_connections, count, figures, named_codes, named_faults, ratio, time};
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 180.0;
 /// Room for the figures beside a plot.
 const MARGIN: f64 = 70.0;
+/// From one label of a curve to the next.
+const LABEL: f64 = 12.0;
 const COLOURS: [&str; 4] = ["#1565c0", "#2e7d32", "#ef6c00", "#c62828"];
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:820px;margin:2em auto;padding:0 1em;color:#222}\
-table{border-collapse:collapse;margin:1em 0}td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #ddd}\
+table{border-collapse:collapse;margin:1em 0}td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #ddd}td{white-space:nowrap}\
 th:first-child,td:first-child{text-align:left}.bad{color:#c62828}svg text{font:11px system-ui,sans-serif;fill:#555}h2{margin-top:2em}";
 
 /// A curve: its name, and a value for each second.
@@ -118,7 +120,9 @@ fn plots(page: &mut String, seconds: &[Second]) {
 /// What the answers said, and what went wrong.
 fn totals(page: &mut String, load: &Summary, report: &Report) {
     let codes = named_codes(load, report).into_iter().map(|(name, times)| (format!("code {name}"), times));
-    let rows: Vec<(String, u64)> = codes.chain(named_faults(load)).collect();
+    let by_kernel = (format!("by the kernel, {BY_KERNEL}"), load.counts.by_kernel);
+    let by_kernel = [by_kernel].into_iter().filter(|(_, times)| *times > 0);
+    let rows: Vec<(String, u64)> = codes.chain(by_kernel).chain(named_faults(load)).collect();
     if rows.is_empty() {
         return;
     }
@@ -183,7 +187,9 @@ fn plot(page: &mut String, title: &str, curves: &[Curve], figure: impl Fn(f64) -
         MARGIN + WIDTH,
         HEIGHT + 36.0
     );
-    for ((name, values), colour) in curves.iter().zip(COLOURS) {
+    let ends = curves.iter().map(|(_, values)| values.last().copied().unwrap_or(0.0));
+    let labels = apart(&ends.map(|last| 24.0 + HEIGHT * (1.0 - last / top)).collect::<Vec<f64>>());
+    for (((name, values), colour), y) in curves.iter().zip(COLOURS).zip(labels) {
         let step = WIDTH / (seconds.max(2) - 1) as f64;
         let one_more = values.first().filter(|_| values.len() == 1); // A line has two points.
         let points: Vec<String> = values
@@ -199,8 +205,6 @@ fn plot(page: &mut String, title: &str, curves: &[Curve], figure: impl Fn(f64) -
             "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\" points=\"{}\"/>",
             points.join(" ")
         );
-        let last = values.last().copied().unwrap_or(0.0);
-        let y = 24.0 + HEIGHT * (1.0 - last / top);
         let _ = writeln!(
             page,
             "<text x=\"{}\" y=\"{y:.1}\" style=\"fill:{colour}\">{name}</text>",
@@ -210,6 +214,24 @@ fn plot(page: &mut String, title: &str, curves: &[Curve], figure: impl Fn(f64) -
     page.push_str("</svg>\n");
 }
 
+/// Heights of labels as near to these as can be, so that none covers another and none is below the plot.
+fn apart(wanted: &[f64]) -> Vec<f64> {
+    let mut heights = wanted.to_vec();
+    let mut order: Vec<usize> = (0..wanted.len()).collect();
+    order.sort_by(|one, other| wanted[*one].total_cmp(&wanted[*other]));
+    let mut least = f64::MIN;
+    for label in &order {
+        heights[*label] = heights[*label].max(least);
+        least = heights[*label] + LABEL;
+    }
+    let mut most = 24.0 + HEIGHT;
+    for label in order.iter().rev() {
+        heights[*label] = heights[*label].min(most);
+        most = heights[*label] - LABEL;
+    }
+    heights
+}
+
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -217,6 +239,14 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn labels_of_curves_that_end_alike_do_not_cover_each_other() {
+        assert_eq!(apart(&[100.0, 50.0]), [100.0, 50.0]);
+        assert_eq!(apart(&[50.0, 50.0, 55.0]), [50.0, 62.0, 74.0]);
+        let bottom = 24.0 + HEIGHT;
+        assert_eq!(apart(&[bottom, bottom, bottom]), [bottom - 24.0, bottom - 12.0, bottom]);
+    }
 
     #[test]
     fn a_page_says_nothing_that_was_not_meant_as_text() {

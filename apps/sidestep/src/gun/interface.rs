@@ -1,18 +1,18 @@
 //! An interface by AF_XDP, or a port of DPDK with its interface in the kernel. Ours are the ports that we ask from, and nothing else.
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 
 use anyhow::{Context, bail, ensure};
 use clock::{Duration, Instant};
-use control::{PortConfig, PortEvent, PortSupervisor, bring_up, look_for_neighbour, route_to};
+use control::{Mirror, PortConfig, PortEvent, PortSupervisor, bring_up, look_for_neighbour, route_to};
 use device::{Burst, DataPath, Device};
 use device_xdp::{SteeringOptions, XdpOptions, XdpPath};
 use engine::Clock;
-use steering::{ListenAddress, Transport};
+use steering::{ListenAddress, Transport, VlanTags};
 use wire::ethernet::ethertype;
 use wire::{Endpoints, Envelope, MacAddress, VlanTag};
 
-use super::kernel::local_for;
+use super::kernel::{local_for, reserve};
 use super::load::Range;
 use super::options::{Origin, Port};
 
@@ -32,19 +32,16 @@ struct Link {
     queues: u16,
 }
 
-pub(crate) fn open(device: &str, server: SocketAddr, origin: &Origin) -> anyhow::Result<Range> {
+/// Answers may have `payload` octets if the kernel makes them of fragments.
+pub(crate) fn open(device: &str, server: SocketAddr, origin: &Origin, payload: u16) -> anyhow::Result<Range> {
     let Link { interface, path, queues } = match device.strip_prefix("dpdk:") {
         Some(port) => open_port(port, &origin.port)?,
         None => open_interface(device, &origin.port)?,
     };
     let local =
         local_for(server).with_context(|| format!("has {interface} an address and a route there?"))?;
-    // The kernel's sockets hold the ports; what is claimed does not come to them.
-    let reserved: Vec<UdpSocket> = (0..origin.ports)
-        .map(|_| UdpSocket::bind(local))
-        .collect::<Result<_, _>>()
-        .context("reserving ports")?;
-    let locals: Vec<SocketAddr> = reserved.iter().map(UdpSocket::local_addr).collect::<Result<_, _>>()?;
+    // The kernel's sockets hold the ports. What is claimed does not come to them, but fragments do, which are claimed by nobody.
+    let (sockets, locals) = reserve(server, local, origin.ports, origin.source, payload)?;
     let listens = locals.iter().map(|own| {
         (Transport::Udp, ListenAddress { address: Some(own.ip().to_canonical()), port: own.port() })
     });
@@ -52,10 +49,10 @@ pub(crate) fn open(device: &str, server: SocketAddr, origin: &Origin) -> anyhow:
     let mut supervisor = PortSupervisor::new(config, path)?;
     let clock = Clock::start();
     let (mut device, mode) = first_device(&mut supervisor, &clock)?;
-    let way = way(&mut supervisor, &mut *device, &interface, server.ip(), &clock)?;
+    let way = way(&mut supervisor, &mut *device, &interface, (&locals, server.ip()), &clock)?;
     let ways = locals.into_iter().map(|own| Envelope { endpoints: ends(own, server), ..way }).collect();
     let description = format!("{interface}, {mode}");
-    Ok(Range::new(device, description, ways, queues, (supervisor, reserved)))
+    Ok(Range::new(device, description, ways, queues, supervisor).beside(sockets))
 }
 
 fn open_interface(interface: &str, port: &Port) -> anyhow::Result<Link> {
@@ -106,13 +103,14 @@ fn way(
     supervisor: &mut PortSupervisor,
     device: &mut dyn Device,
     interface: &str,
-    server: IpAddr,
+    (ours, server): (&[SocketAddr], IpAddr),
     clock: &Clock,
 ) -> anyhow::Result<Envelope> {
     let route = route_to(server).with_context(|| format!("no route to {server}"))?;
     if !supervisor.mirror().interfaces_on(interface).contains(&route.interface) {
         bail!("packets to {server} do not leave by {interface}");
     }
+    let vlan = vlan_of(ours, supervisor.mirror(), interface)?;
     let next = route.gateway.unwrap_or(server);
     let _ = look_for_neighbour(route.interface, next); // The mirror shows what came of it.
     let until = clock.now() + PATIENCE;
@@ -129,13 +127,23 @@ fn way(
     };
     let mirror = supervisor.mirror();
     let source_mac = MacAddress(mirror.link(interface).and_then(|link| link.mac).unwrap_or_default());
-    let locals = mirror.local_addresses(interface);
-    let vlan = locals.iter().find(|local| local.address == route.source).map(|local| local.vlan);
-    let vlan = vlan.unwrap_or_default();
     let tag = |control: u16| (control != 0).then_some(VlanTag { tpid: ethertype::VLAN, control });
     let tags = [tag(vlan.outer), tag(vlan.inner)];
     let nobody = Endpoints::new(([0, 0, 0, 0], 0).into(), ([0, 0, 0, 0], 0).into()).expect("one version");
     Ok(Envelope { source_mac, destination_mac, tags, endpoints: nobody })
+}
+
+/// The tags in front of packets to our addresses, which have to be the interface's: packets to others are not claimed.
+fn vlan_of(ours: &[SocketAddr], mirror: &Mirror, interface: &str) -> anyhow::Result<VlanTags> {
+    let locals = mirror.local_addresses(interface);
+    let mut vlan = None;
+    for address in ours.iter().map(|own| own.ip().to_canonical()) {
+        let Some(local) = locals.iter().find(|local| local.address == address) else {
+            bail!("{address} is no address of {interface}: answers to it would not come to the device");
+        };
+        ensure!(*vlan.get_or_insert(local.vlan) == local.vlan, "{interface} has {address} in another VLAN");
+    }
+    Ok(vlan.unwrap_or_default())
 }
 
 /// Has the device take what has come. Nothing of it is ours yet.

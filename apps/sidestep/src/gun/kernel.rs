@@ -28,34 +28,55 @@ pub(crate) fn open(
     payload: u16,
 ) -> anyhow::Result<Range> {
     let payload_max = payload.max(PAYLOAD_MAX);
-    let local = local_for(server)?;
+    let frames = (FRAMES * usize::from(PAYLOAD_MAX) / usize::from(payload_max)).max(FRAMES_MIN);
+    let config = Config { payload_max, frames, ..Config::default() };
+    let (sockets, locals) = sockets(config, server, local_for(server)?, ports, source)?;
+    let ends = |own| Endpoints::new(own, server).context("both addresses are of one IP version");
+    let ways = locals.into_iter().map(|own| Ok(Envelope::untagged(ends(own)?)));
+    let ways = ways.collect::<anyhow::Result<Vec<Envelope>>>()?;
+    let description = "kernel sockets".to_owned();
+    Ok(Range::new(Box::new(sockets), description, ways, ports, ()))
+}
+
+/// The kernel's sockets at the ports that something else than they asks from, and their addresses: they hold the ports, and receive what is left to
+/// the kernel.
+pub(super) fn reserve(
+    server: SocketAddr,
+    local: SocketAddr,
+    ports: u16,
+    source: Option<IpNet>,
+    payload: u16,
+) -> anyhow::Result<(KernelSockets, Vec<SocketAddr>)> {
+    let payload_max = payload.max(PAYLOAD_MAX);
+    let config = Config { payload_max, frames: FRAMES_MIN, ..Config::default() };
+    sockets(config, server, local, ports, source)
+}
+
+/// Sockets for so many ports of the address `local`, or of those of `source` in turn.
+fn sockets(
+    config: Config,
+    server: SocketAddr,
+    local: SocketAddr,
+    ports: u16,
+    source: Option<IpNet>,
+) -> anyhow::Result<(KernelSockets, Vec<SocketAddr>)> {
     if let Some(source) = source {
         ensure!(
             source.addr().is_ipv4() == server.is_ipv4(),
             "{source} and {server} are of different IP versions"
         );
     }
-    let config = Config {
-        listen: Vec::new(),
-        share_port: false,
-        payload_max,
-        frames: (FRAMES * usize::from(PAYLOAD_MAX) / usize::from(payload_max)).max(FRAMES_MIN),
-        ..Config::default()
-    };
-    let mut sockets = KernelSockets::open(config)?;
-    let mut ways = Vec::with_capacity(usize::from(ports));
+    let mut sockets = KernelSockets::open(Config { share_port: false, ..config })?;
+    let mut locals = Vec::with_capacity(usize::from(ports));
     let hosts: Vec<IpAddr> = source.iter().flat_map(IpNet::hosts).take(usize::from(ports)).collect();
     let mut free = FIRST_PORT..=u16::MAX;
     for number in 0..usize::from(ports) {
-        let own = match hosts.get(number % hosts.len().max(1)) {
+        locals.push(match hosts.get(number % hosts.len().max(1)) {
             None => sockets.add_address(local)?,
             Some(host) => add_with_free_port(&mut sockets, *host, &mut free)?,
-        };
-        let ends = Endpoints::new(own, server).context("both addresses are of one IP version")?;
-        ways.push(Envelope::untagged(ends));
+        });
     }
-    let description = "kernel sockets".to_owned();
-    Ok(Range::new(Box::new(sockets), description, ways, ports, ()))
+    Ok((sockets, locals))
 }
 
 /// A socket of that address, with the first of these ports that nobody has there.

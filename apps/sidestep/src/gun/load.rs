@@ -47,6 +47,8 @@ pub(crate) struct Range {
     pub(crate) stop: Stop,
     /// `None` while a load has it.
     device: Option<Box<dyn Device>>,
+    /// The kernel's sockets at the same ports, unless they are the device.
+    sockets: Option<Box<dyn Device>>,
     ways: Vec<Envelope>,
     queues: u16,
     /// Questions that were sent by earlier loads.
@@ -65,7 +67,13 @@ impl Range {
         keep: impl Any,
     ) -> Range {
         let (stop, clock) = (Stop::default(), Clock::start());
-        Range { description, stop, device: Some(device), ways, queues, sent: 0, clock, _keep: Box::new(keep) }
+        let (device, keep) = (Some(device), Box::new(keep));
+        Range { description, stop, device, sockets: None, ways, queues, sent: 0, clock, _keep: keep }
+    }
+
+    /// With the kernel's sockets at the ports of its ways.
+    pub(super) fn beside(self, sockets: impl Device + 'static) -> Range {
+        Range { sockets: Some(Box::new(sockets)), ..self }
     }
 
     fn is_stopped(&self) -> bool {
@@ -81,6 +89,7 @@ impl Range {
         let Load { rate, length, patience, within } = *load;
         let setup = Setup {
             ways: self.ways.clone(),
+            sockets: self.sockets.take(),
             questions: messages.clone(),
             queues: self.queues,
             sent: self.sent,
@@ -104,12 +113,12 @@ impl Range {
             let now = self.clock.now();
             gun.end_seconds(now);
             if gun.wait(now).was_idle() {
-                sleep(gun.device(), now, Duration::from_millis(1))?;
+                sleep(gun.devices(), now, Duration::from_millis(1))?;
             }
         }
         live.end();
-        let (summary, device, sent) = gun.finish(rate, sent_until.since(start));
-        (self.device, self.sent) = (Some(device), sent);
+        let (summary, rest) = gun.finish(rate, sent_until.since(start));
+        (self.device, self.sockets, self.sent) = (Some(rest.device), rest.sockets, rest.sent);
         Ok(summary)
     }
 
@@ -144,7 +153,7 @@ impl Range {
                 let time = due.since(now).min(SLEEP_MAX);
                 if time > AWAKE_BEFORE {
                     let time = Duration::from_nanos(time.as_nanos() - AWAKE_BEFORE.as_nanos());
-                    sleep(gun.device(), now, time)?;
+                    sleep(gun.devices(), now, time)?;
                 }
             }
         }
@@ -168,13 +177,14 @@ impl<M: Messages + Clone> Fire for Asking<M> {
 }
 
 /// Until a packet comes, for `time` at most, or until a device that wakes nobody wants to be asked.
-fn sleep(device: &mut Box<dyn Device>, now: Instant, time: Duration) -> anyhow::Result<()> {
-    if !device.prepare_wait() {
+fn sleep(mut devices: Vec<&mut dyn Device>, now: Instant, time: Duration) -> anyhow::Result<()> {
+    if !devices.iter_mut().all(|device| device.prepare_wait()) {
         return Ok(());
     }
-    let time = device.poll_timeout().map_or(time, |at| time.min(at.since(now)));
+    let wishes = devices.iter().filter_map(|device| device.poll_timeout());
+    let time = wishes.fold(time, |time, at| time.min(at.since(now)));
     let mut fds = Vec::new();
-    device.wait_fds(&mut fds);
+    devices.iter().for_each(|device| device.wait_fds(&mut fds));
     let mut fds: Vec<PollFd<'_>> =
         fds.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
     let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };

@@ -142,7 +142,7 @@ fn over_udp<M>(
     stop: Stop,
 ) -> anyhow::Result<Asking<M>> {
     let mut range = match &origin.device {
-        Some(device) => interface::open(device, server, origin)?,
+        Some(device) => interface::open(device, server, origin, payload)?,
         None => kernel::open(server, origin.ports, origin.source, payload)?,
     };
     range.stop = stop;

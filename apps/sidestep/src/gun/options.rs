@@ -92,8 +92,9 @@ pub(crate) struct Origin {
     #[arg(long, value_name = "COUNT", default_value = "64", value_parser = clap::value_parser!(u16).range(1..=PORTS_MAX as i64))]
     pub(crate) ports: u16,
 
-    /// Ask from the addresses of this network, one for each port, in turn: so many clients the server sees. They have to be this host's; over UDP alone.
-    #[arg(long, value_name = "PREFIX", conflicts_with = "device")]
+    /// Ask from the addresses of this network, one for each port, in turn: so many clients the server sees. They have to be this host's, with --device
+    /// the interface's; over UDP alone.
+    #[arg(long, value_name = "PREFIX")]
     pub(crate) source: Option<IpNet>,
 
     /// Ask by AF_XDP on this interface, or by a port of DPDK, such as `dpdk:0000:03:00.0` or `dpdk:net_memif0,role=client`; both take root, and are

@@ -15,6 +15,9 @@ const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█']
 /// Seconds that it shows.
 const WIDTH: usize = 30;
 
+/// Answers that a device leaves to the kernel, and the kernel to its sockets.
+pub(super) const BY_KERNEL: &str = "which came in fragments or with IP options";
+
 /// What is under way, on stderr: a line that is written over if that is a terminal, else none.
 pub(crate) struct Live {
     offered: u32,
@@ -115,6 +118,9 @@ pub(crate) fn end(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
     }
     if report.kind == "gun http" {
         writeln!(out, "octets    {} ({}/s)", counts.octets, count(load.octet_rate()))?;
+    }
+    if counts.by_kernel > 0 {
+        writeln!(out, "by kernel {} of the answers, {BY_KERNEL}", counts.by_kernel)?;
     }
     if let Some(faults) = faults(load) {
         writeln!(out, "faults    {faults}")?;

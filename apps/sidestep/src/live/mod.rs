@@ -12,7 +12,7 @@ mod terminal;
 pub(crate) use feed::Feed;
 pub(crate) use format::{clip, percent, rate};
 pub(crate) use keys::Key;
-pub(crate) use picture::write_picture;
+pub(crate) use picture::{write_picture, write_text_picture};
 pub(crate) use terminal::{Next, View, is_interactive, show};
 
 #[cfg(test)]

@@ -7,8 +7,12 @@ use anyhow::Context;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier};
+use ratatui::text::Line;
+use ratatui::widgets::Paragraph;
 use ratatui::{Frame, Terminal, backend::TestBackend};
 
+/// Of a terminal.
+const COLUMNS: u16 = 80;
 /// Pixels of a character.
 const WIDTH: f64 = 8.4;
 const HEIGHT: f64 = 18.0;
@@ -19,8 +23,20 @@ const FOREGROUND: &str = "#d5d9e0";
 
 /// Writes what `draw` draws on a terminal of 80 columns and `rows` lines.
 pub(crate) fn write_picture(path: &Path, rows: u16, draw: impl FnOnce(&mut Frame<'_>)) -> anyhow::Result<()> {
-    let picture = svg(&drawn(80, rows, draw));
-    std::fs::write(path, picture).with_context(|| format!("writing {}", path.display()))
+    write(path, &drawn(COLUMNS, rows, draw))
+}
+
+/// Writes lines, of which the longest says how wide the terminal is, if 80 columns are not enough.
+pub(crate) fn write_text_picture(path: &Path, lines: &[Line<'_>]) -> anyhow::Result<()> {
+    let columns = lines.iter().map(Line::width).max().unwrap_or(0).max(COLUMNS.into());
+    let text = Paragraph::new(lines.to_vec());
+    let size = |size: usize| u16::try_from(size).unwrap_or(u16::MAX);
+    let buffer = drawn(size(columns), size(lines.len()), |frame| frame.render_widget(text, frame.area()));
+    write(path, &buffer)
+}
+
+fn write(path: &Path, buffer: &Buffer) -> anyhow::Result<()> {
+    std::fs::write(path, svg(buffer)).with_context(|| format!("writing {}", path.display()))
 }
 
 /// A terminal in memory after one drawing.
@@ -119,7 +135,6 @@ fn of_color(color: Color, otherwise: &'static str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use ratatui::style::Stylize;
-    use ratatui::text::Line;
 
     use super::*;
 

@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::{self, File, Metadata};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -13,6 +13,10 @@ use std::path::{Path, PathBuf};
 const HEAD: usize = 4096;
 /// Scripts that interpret scripts, at most, as in execve(2).
 const INTERPRETERS_MAX: usize = 4;
+/// How ELF files begin.
+const ELF: &[u8] = b"\x7fELF";
+/// What the path of musl's dynamic linker has in it: /lib/ld-musl-x86_64.so.1.
+const MUSL: &[u8] = b"/ld-musl-";
 
 /// A program that can be executed.
 #[derive(Debug)]
@@ -31,8 +35,12 @@ struct Image {
 pub(crate) enum NotFound {
     #[error("{0}: command not found")]
     Missing(String),
+    #[error("{0}: no such file")]
+    NoFile(String),
     #[error("{0}: not an executable file")]
     NotExecutable(String),
+    #[error("{0}: its first line names {1:?} as what interprets it, which is not there")]
+    NoInterpreter(String, String),
 }
 
 /// Why the dynamic linker would not load our library into the program.
@@ -41,6 +49,8 @@ pub(crate) enum Obstacle {
     Static,
     OtherMachine,
     Privileged,
+    Musl,
+    NoInterpreter(PathBuf),
     Unreadable(String),
 }
 
@@ -54,6 +64,10 @@ impl fmt::Display for Obstacle {
             Obstacle::Privileged => f.write_str(
                 "it is setuid, setgid or has file capabilities, and the dynamic linker preloads no library into such programs",
             ),
+            Obstacle::Musl => f.write_str(
+                "it is linked against musl, and Sidestep's library against the GNU C library: one process cannot have both",
+            ),
+            Obstacle::NoInterpreter(path) => write!(f, "{} is not there, which interprets it", path.display()),
             Obstacle::Unreadable(error) => write!(f, "its file cannot be read: {error}"),
         }
     }
@@ -65,7 +79,7 @@ impl Executable {
         let told = || name.to_string_lossy().into_owned();
         if name.as_bytes().contains(&b'/') {
             return match fs::metadata(name) {
-                Err(_) => Err(NotFound::Missing(told())),
+                Err(_) => Err(NotFound::NoFile(told())),
                 Ok(metadata) if is_executable(&metadata) => Ok(Executable { path: name.into() }),
                 Ok(_) => Err(NotFound::NotExecutable(told())),
             };
@@ -80,6 +94,18 @@ impl Executable {
             Some(path) => Ok(Executable { path }),
             None if found_some => Err(NotFound::NotExecutable(told())),
             None => Err(NotFound::Missing(told())),
+        }
+    }
+
+    /// The same, unless it is a script whose interpreter is not there.
+    pub(super) fn find_whole(name: &OsStr) -> Result<Executable, NotFound> {
+        let program = Executable::find(name)?;
+        match program.image() {
+            Err(Obstacle::NoInterpreter(path)) => Err(NotFound::NoInterpreter(
+                name.to_string_lossy().into_owned(),
+                path.to_string_lossy().into_owned(),
+            )),
+            _ => Ok(program),
         }
     }
 
@@ -110,16 +136,23 @@ impl Executable {
         matches!(self.image(), Ok(Some(image)) if has_go_note(&image.head))
     }
 
+    /// Whether it is, or is interpreted by, something that is neither ELF nor a script: the kernel executes it by a rule of binfmt_misc only.
+    pub(super) fn is_foreign(&self) -> bool {
+        matches!(self.image(), Ok(Some(image)) if !image.head.starts_with(ELF))
+    }
+
     /// The file that the kernel executes in the end; `None` if too many scripts interpret each other.
     fn image(&self) -> Result<Option<Image>, Obstacle> {
         let mut path = self.path.clone();
         for _ in 0..INTERPRETERS_MAX {
-            let head = read_head(&path).map_err(|error| Obstacle::Unreadable(error.to_string()))?;
-            if is_privileged(&path) {
-                return Err(Obstacle::Privileged);
-            }
+            let head = read_head(&path).map_err(|error| match error.kind() {
+                ErrorKind::NotFound if path != self.path => Obstacle::NoInterpreter(path.clone()),
+                _ => Obstacle::Unreadable(error.to_string()),
+            })?;
             match interpreter(&head) {
                 Some(next) => path = next,
+                // The kernel raises privileges by this file alone: those of a script do nothing.
+                None if is_privileged(&path) => return Err(Obstacle::Privileged),
                 None => return Ok(Some(Image { path, head })),
             }
         }
@@ -162,13 +195,18 @@ fn interpreter(head: &[u8]) -> Option<PathBuf> {
     let mut words = line.split(|&octet| octet == b' ' || octet == b'\t').filter(|word| !word.is_empty());
     let named = Path::new(OsStr::from_bytes(words.next()?)).to_owned();
     // `#!/usr/bin/env python3`: the program that env executes counts.
-    if named.file_name() == Some(OsStr::new("env"))
-        && let Some(program) = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='))
-        && let Ok(program) = Executable::find(OsStr::from_bytes(program))
-    {
-        return Some(program.path);
+    if named.file_name() != Some(OsStr::new("env")) {
+        return Some(named);
     }
-    Some(named)
+    let words: Vec<&[u8]> = words.collect();
+    let is_program = |word: &&&[u8]| !word.starts_with(b"-") && !word.contains(&b'=');
+    let program = words.iter().find(is_program).map(|word| OsStr::from_bytes(word));
+    match program.map(|program| (program, Executable::find(program))) {
+        Some((_, Ok(program))) => Some(program.path),
+        // Behind options it may be the value of one.
+        Some((program, Err(_))) if words.len() == 1 => Some(program.into()),
+        _ => Some(named),
+    }
 }
 
 /// Reads an ELF header of 64 bits, little-endian (elf(5)): is there an interpreter, the dynamic linker? The kernel judges files that
@@ -178,7 +216,7 @@ fn elf_obstacle(head: &[u8]) -> Option<Obstacle> {
     const LITTLE_ENDIAN: u8 = 1;
     const PT_INTERP: u64 = 3;
     let machine = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
-    if !head.starts_with(b"\x7fELF") {
+    if !head.starts_with(ELF) {
         return None;
     }
     if head.get(4) != Some(&CLASS_64)
@@ -190,8 +228,12 @@ fn elf_obstacle(head: &[u8]) -> Option<Obstacle> {
     let Some(entries) = program_headers(head) else {
         return Some(Obstacle::Unreadable("it is cut short".to_owned()));
     };
-    let dynamic = entries.into_iter().any(|entry| number(head, entry, 4) == Some(PT_INTERP));
-    (!dynamic).then_some(Obstacle::Static)
+    let Some(linker) = entries.into_iter().find(|entry| number(head, *entry, 4) == Some(PT_INTERP)) else {
+        return Some(Obstacle::Static);
+    };
+    let place = |field| usize::try_from(number(head, linker + field, 8)?).ok();
+    let path = place(8).zip(place(32)).and_then(|(at, len)| head.get(at..)?.get(..len)).unwrap_or_default();
+    path.windows(MUSL.len()).any(|part| part == MUSL).then_some(Obstacle::Musl)
 }
 
 /// Where the program headers of an ELF file of 64 bits begin (elf(5)).
@@ -208,7 +250,7 @@ fn has_go_note(head: &[u8]) -> bool {
     const LEN: usize = 16;
     let is_note = |entry: &usize| number(head, *entry, 4) == Some(PT_NOTE);
     let notes = program_headers(head).into_iter().flatten().filter(is_note);
-    head.starts_with(b"\x7fELF")
+    head.starts_with(ELF)
         && notes.into_iter().any(|entry| {
             let place = |field| usize::try_from(number(head, entry + field, 8)?).ok();
             let (Some(at), Some(len)) = (place(8), place(32)) else { return false };
@@ -283,5 +325,72 @@ mod tests {
         let by_env = interpreter(b"#!/usr/bin/env -S LANG=C sh\n").unwrap();
         assert_eq!(by_env.file_name(), Some(OsStr::new("sh")));
         assert_eq!(interpreter(b"\x7fELF"), None);
+        let unknown = interpreter(b"#!/usr/bin/env no-such-program\n").unwrap();
+        assert_eq!(unknown, Path::new("no-such-program"), "env would not find it, either");
+        let by_option = interpreter(b"#!/usr/bin/env -u NAME no-such-program\n").unwrap();
+        assert_eq!(by_option, Path::new("/usr/bin/env"), "who knows what NAME is");
+    }
+
+    /// An executable file with this in it, in a directory of its own.
+    fn file(name: &str, octets: &[u8], mode: u32) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("sidestep-executable-{name}-{}", std::process::id()));
+        fs::write(&path, octets).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_script_without_its_interpreter_cannot_be_started() {
+        let script = file("bad", b"#!/no/such/shell -e\n", 0o755);
+        let error = Executable::find_whole(script.as_os_str()).unwrap_err().to_string();
+        assert!(error.contains("names \"/no/such/shell\" as what interprets it"), "{error}");
+        fs::write(&script, b"#!/bin/sh\r\n").unwrap();
+        let error = Executable::find_whole(script.as_os_str()).unwrap_err().to_string();
+        assert!(error.contains("names \"/bin/sh\\r\""), "a line's end of Windows shows: {error}");
+        fs::write(&script, b"#!/bin/sh\n").unwrap();
+        assert!(Executable::find_whole(script.as_os_str()).is_ok());
+        fs::remove_file(script).unwrap();
+        let error = Executable::find(OsStr::new("/no/such/program")).unwrap_err().to_string();
+        assert_eq!(error, "/no/such/program: no such file");
+    }
+
+    #[test]
+    fn what_is_neither_elf_nor_a_script_is_foreign() {
+        let is_foreign = |octets: &[u8]| {
+            let path = file("foreign", octets, 0o755);
+            let is_foreign = Executable::find(path.as_os_str()).unwrap().is_foreign();
+            fs::remove_file(path).unwrap();
+            is_foreign
+        };
+        assert!(is_foreign(b"echo hello\n") && is_foreign(b""));
+        assert!(!is_foreign(b"#!/bin/sh\n") && !is_foreign(b"\x7fELF"));
+    }
+
+    #[test]
+    fn privileges_of_a_script_do_nothing() {
+        // Setgid of a group that is not ours: root may set it, and others are in no position to test it.
+        let script = file("setgid", b"#!/bin/sh\n", 0o755);
+        if std::os::unix::fs::chown(&script, None, Some(65_534)).is_ok() {
+            fs::set_permissions(&script, fs::Permissions::from_mode(0o2755)).unwrap();
+            assert!(is_privileged(&script));
+            assert_eq!(Executable::find(script.as_os_str()).unwrap().obstacle(), None);
+        }
+        fs::remove_file(script).unwrap();
+    }
+
+    #[test]
+    fn a_program_of_musl_is_known_by_its_dynamic_linker() {
+        let with_linker = |path: &[u8]| {
+            let mut head = vec![0; 192];
+            head[..6].copy_from_slice(b"\x7fELF\x02\x01");
+            head[18] = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
+            (head[32], head[54], head[56]) = (64, 56, 1);
+            head[64] = 3; // PT_INTERP
+            (head[64 + 8], head[64 + 32]) = (120, path.len() as u8);
+            head[120..120 + path.len()].copy_from_slice(path);
+            elf_obstacle(&head)
+        };
+        assert_eq!(with_linker(b"/lib/ld-musl-x86_64.so.1\0"), Some(Obstacle::Musl));
+        assert_eq!(with_linker(b"/lib64/ld-linux-x86-64.so.2\0"), None);
     }
 }

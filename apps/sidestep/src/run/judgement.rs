@@ -18,6 +18,8 @@ pub(crate) struct Judgement {
     pub(crate) profile: Result<Profile, String>,
     /// What prevents preloading.
     pub(crate) obstacle: Option<Obstacle>,
+    /// Whether it is neither ELF nor a script.
+    pub(crate) is_foreign: bool,
     /// Whether it makes its system calls itself.
     pub(crate) is_go: bool,
     /// Our library; otherwise why there is none.
@@ -31,6 +33,7 @@ impl Judgement {
             interpreter: program.interpreter(),
             profile: profile::choose(asked, program.name()),
             obstacle: program.obstacle(),
+            is_foreign: program.is_foreign(),
             is_go: program.is_go(),
             library: library::find(),
         }
@@ -39,5 +42,5 @@ impl Judgement {
 
 /// Judges a program by its name, as a shell finds it.
 pub(crate) fn judge(name: &OsStr) -> Result<Judgement, NotFound> {
-    Executable::find(name).map(|program| Judgement::of(&program, None))
+    Executable::find_whole(name).map(|program| Judgement::of(&program, None))
 }

@@ -108,7 +108,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         return take_over(options);
     }
     let (name, arguments) = options.command.split_first().expect("clap requires a program");
-    let program = match Executable::find(name) {
+    let program = match Executable::find_whole(name) {
         Ok(program) => program,
         Err(error) => return Ok(refuse(&error)),
     };
@@ -129,7 +129,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
 fn refuse(error: &NotFound) -> ExitCode {
     log::error!("{error}");
     ExitCode::from(match error {
-        NotFound::Missing(_) => EXIT_NOT_FOUND,
+        NotFound::Missing(_) | NotFound::NoFile(_) | NotFound::NoInterpreter(..) => EXIT_NOT_FOUND,
         NotFound::NotExecutable(_) => EXIT_NOT_EXECUTABLE,
     })
 }
