@@ -29,9 +29,9 @@ pub(crate) fn examine(interface: &Interface, findings: &mut Vec<Finding>) {
                 .bad(format!("{name} is down"), "nothing arrives and nothing leaves")
                 .command(format!("ip link set dev {name} up")),
         }),
-        NAME.of(&interface.driver, |driver| match driver.bus.as_str() {
-            "" => NAME.good(format!("the driver is {}; no hardware is behind it", driver.name)),
-            bus => NAME.good(format!("the driver is {}, the device is at {bus}", driver.name)),
+        NAME.of(&interface.driver, |driver| match driver.place() {
+            None => NAME.good(format!("the driver is {}; no hardware is behind it", driver.name)),
+            Some(place) => NAME.good(format!("the driver is {}, the device is at {place}", driver.name)),
         }),
         by_word(interface),
         ZERO_COPY.of(&interface.xdp, zero_copy),
@@ -60,6 +60,14 @@ fn by_word(interface: &Interface) -> Finding {
 
 fn xdp(features: &XdpFeatures, interface: &Interface) -> Finding {
     const GENERIC: &str = "the kernel makes a buffer of its own for each packet before Sidestep sees it";
+    if let Some(why) = refused_by_virtio(interface).filter(|_| features.basic) {
+        return XDP
+            .better(
+                format!("virtio_net runs XDP programs, but takes none while {why}"),
+                format!("{GENERIC}; the hypervisor can change that (QEMU: ctrl_guest_offloads=on, or guest_csum=off and guest_tso4, _tso6, _ecn, _ufo=off)"),
+            )
+            .command(format!("sidestep doctor {} --probe", interface.name));
+    }
     match (features.basic, features.redirect) {
         (true, true) => XDP.good("the driver runs XDP programs and can redirect packets (native mode)"),
         (true, false) => XDP.bad(
@@ -75,6 +83,27 @@ fn xdp(features: &XdpFeatures, interface: &Interface) -> Finding {
         (false, _) => {
             XDP.better("the driver runs no XDP programs: only generic mode is there", GENERIC)
         }
+    }
+}
+
+/// Why `virtnet_xdp_set` (drivers/net/virtio_net.c) refuses a program, if it does: the host joins packets or leaves sums unfinished
+/// (VIRTIO_NET_F_GUEST_TSO4, _GUEST_CSUM and others), and the guest cannot tell it to stop (VIRTIO_NET_F_CTRL_GUEST_OFFLOADS). That the guest can
+/// is the same as that rx-gro-hw can be changed. A probe knows better.
+fn refused_by_virtio(interface: &Interface) -> Option<&'static str> {
+    if interface.driver.get()?.name != "virtio_net" || matches!(interface.probe, Some(Known::Is(_))) {
+        return None;
+    }
+    let features = interface.features.get()?;
+    let is_on = |name: &str| features.get(name).is_some_and(|feature| feature.is_on);
+    if features.get("rx-gro-hw").is_some_and(|feature| feature.is_changeable) {
+        return None;
+    }
+    match (is_on("rx-gro-hw"), is_on("rx-checksum")) {
+        (true, _) => Some("the host joins packets and cannot be told not to (rx-gro-hw is on and fixed)"),
+        (false, true) => Some(
+            "the host leaves checksums unfinished and cannot be told not to (rx-checksum is on and fixed)",
+        ),
+        (false, false) => None,
     }
 }
 
@@ -198,6 +227,43 @@ mod tests {
         examine(&veth, &mut findings);
         assert!(findings[2].seen.contains("other end"), "{:?}", findings[2]);
         assert!(findings[2].commands[0].line().starts_with("ethtool -L OTHER_END"));
+    }
+
+    #[test]
+    fn what_drivers_of_no_hardware_say_is_no_place() {
+        for (name, bus) in [("veth", ""), ("bridge", "N/A"), ("tun", "tap"), ("tun", "tun")] {
+            let driver = Known::Is(Driver { name: name.to_owned(), bus: bus.to_owned() });
+            let mut findings = Vec::new();
+            examine(&Interface { driver, ..Interface::default() }, &mut findings);
+            assert_eq!(findings[1].seen, format!("the driver is {name}; no hardware is behind it"));
+        }
+    }
+
+    #[test]
+    fn virtio_takes_no_program_while_the_host_joins_packets() {
+        let verdict = |features: &[(&str, bool, bool)], probe: Option<bool>| {
+            let feature = |&(name, is_on, is_changeable): &(&str, bool, bool)| {
+                (name.to_owned(), crate::Feature { is_on, is_changeable })
+            };
+            let nic = Interface {
+                name: "eth0".to_owned(),
+                driver: Known::Is(Driver { name: "virtio_net".to_owned(), bus: "0000:00:03.0".to_owned() }),
+                xdp: Known::Is(XdpFeatures { basic: true, redirect: true, zero_copy: false }),
+                features: Known::Is(features.iter().map(feature).collect()),
+                probe: probe.map(|is_native| Known::Is(Probe { is_native })),
+                ..Interface::default()
+            };
+            let mut findings = Vec::new();
+            examine(&nic, &mut findings);
+            findings[2].verdict
+        };
+        let (on, fixed) = (("rx-gro-hw", true, true), ("rx-gro-hw", true, false));
+        let (sums, off) = (("rx-checksum", true, false), ("rx-gro-hw", false, false));
+        assert_eq!(verdict(&[fixed, sums], None), Verdict::CouldBeBetter);
+        assert_eq!(verdict(&[off, sums], None), Verdict::CouldBeBetter);
+        assert_eq!(verdict(&[on, sums], None), Verdict::Good);
+        assert_eq!(verdict(&[off], None), Verdict::Good);
+        assert_eq!(verdict(&[fixed, sums], Some(true)), Verdict::Good, "it took one");
     }
 
     #[test]

@@ -160,6 +160,13 @@ pub struct Driver {
     pub bus: String,
 }
 
+impl Driver {
+    /// Where its device sits; `None` if it is no hardware. Some drivers have words for that.
+    pub(crate) fn place(&self) -> Option<&str> {
+        (!["", "N/A", "tap", "tun"].contains(&self.bus.as_str())).then_some(&self.bus)
+    }
+}
+
 impl Interface {
     /// It is one end of a pair whose ends depend on each other.
     pub(crate) fn is_veth(&self) -> bool {

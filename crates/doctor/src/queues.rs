@@ -58,6 +58,12 @@ fn count(interface: &Interface, cores: Option<&CoreList>) -> Finding {
     let Some(cores) = cores.map(|cores| u32::try_from(cores.len()).unwrap_or(u32::MAX)) else {
         return COUNT.unknown("the number of cores is not known");
     };
+    if queues == 0 {
+        return COUNT.bad(
+            "it has no queues just now",
+            "nothing arrives and nothing leaves: a tap has queues while a program has it open",
+        );
+    }
     if queues >= cores {
         return COUNT.good(format!("{} for {}", counted(queues, "queue"), counted(cores, "core")));
     }
@@ -80,10 +86,9 @@ fn count(interface: &Interface, cores: Option<&CoreList>) -> Finding {
         if interface.is_veth() { ". The other end of the veth pair needs as many: change both" } else { "" };
     let seen = format!("{} for {}", counted(queues, "queue"), counted(cores, "core"));
     if steps.is_empty() {
-        return COUNT.better(
-            format!("{seen}, and the driver allows no more"),
-            format!("{cost}. A virtual NIC gets more queues from its hypervisor"),
-        );
+        let is_hardware = interface.driver.get().is_none_or(|driver| driver.place().is_some());
+        let hint = if is_hardware { ". A virtual NIC gets more queues from its hypervisor" } else { "" };
+        return COUNT.better(format!("{seen}, and the driver allows no more"), format!("{cost}{hint}"));
     }
     COUNT.better(seen, format!("{cost}{also}")).steps(steps)
 }
@@ -264,6 +269,8 @@ mod tests {
         let few = found(&nic(2, 8), 4, &wishes, "queues.count");
         assert_eq!(few.verdict, Verdict::CouldBeBetter);
         assert_eq!(lines(&few), ["ethtool -L eth0 combined 4"]);
+        let closed = found(&nic(0, 256), 4, &wishes, "queues.count");
+        assert_eq!((closed.verdict, &closed.seen[..]), (Verdict::Bad, "it has no queues just now"));
         let limited = found(&nic(1, 1), 4, &wishes, "queues.count");
         assert_eq!((limited.verdict, limited.commands.len()), (Verdict::CouldBeBetter, 0));
     }

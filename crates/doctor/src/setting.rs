@@ -113,7 +113,7 @@ impl Setting {
     }
 
     pub(crate) fn interface_file(interface: &str, name: &str) -> Setting {
-        let path = format!("/sys/class/net/{interface}/{name}");
+        let path = format!("{INTERFACES}/{interface}/{name}");
         Setting::File { path, interface: Some(interface.to_owned()) }
     }
 
@@ -134,6 +134,25 @@ impl Setting {
             | Setting::FlowRule { interface, .. } => Some(interface),
             Setting::Service { .. } => None,
         }
+    }
+
+    /// The same setting of the same interface under another name.
+    pub fn renamed(&self, name: &str) -> Setting {
+        let mut renamed = self.clone();
+        let own = match &mut renamed {
+            Setting::File { path, interface: Some(own) } => {
+                if let Some(rest) = path.strip_prefix(&format!("{INTERFACES}/{own}/")) {
+                    *path = format!("{INTERFACES}/{name}/{rest}");
+                }
+                own
+            }
+            Setting::Parameter { interface, .. }
+            | Setting::Feature { interface, .. }
+            | Setting::FlowRule { interface, .. } => interface,
+            Setting::File { interface: None, .. } | Setting::Service { .. } => return renamed,
+        };
+        name.clone_into(own);
+        renamed
     }
 
     /// Whether the driver makes new interrupts when it changes.
@@ -177,6 +196,8 @@ impl Setting {
     }
 }
 
+/// Where files of interfaces are, by their names.
+const INTERFACES: &str = "/sys/class/net";
 /// The option of ethtool(8) for the number of queues.
 const CHANNELS: &str = "-L";
 /// The value of a flow rule that is there.
@@ -274,6 +295,20 @@ mod tests {
         assert_eq!(command(Setting::feature("eth0", "rx-lro"), "off"), "ethtool -K eth0 rx-lro off");
         let service = Setting::Service { name: "irqbalance".to_owned() };
         assert_eq!(command(service, INACTIVE), "systemctl stop irqbalance");
+    }
+
+    #[test]
+    fn a_setting_follows_its_interface_to_another_name() {
+        let defer = Setting::interface_file("eth0", "napi_defer_hard_irqs");
+        assert_eq!(defer.renamed("lan0"), Setting::interface_file("lan0", "napi_defer_hard_irqs"));
+        let affinity = |interface: &str| Setting::File {
+            path: "/proc/irq/40/smp_affinity_list".to_owned(),
+            interface: Some(interface.to_owned()),
+        };
+        assert_eq!(affinity("eth0").renamed("lan0"), affinity("lan0"));
+        assert_eq!(Setting::feature("eth0", "rx-lro").renamed("lan0"), Setting::feature("lan0", "rx-lro"));
+        let jit = Setting::machine_file("/proc/sys/net/core/bpf_jit_enable");
+        assert_eq!(jit.renamed("lan0"), jit);
     }
 
     #[test]

@@ -68,9 +68,9 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// Of a load of so many questions a second: all of a small one, and of a large one 1 in 64, so that it costs little.
+    /// Of a load of so many questions a second: all of up to twice what is compared at least, and of a large one 1 in 64, so that it costs little.
     pub(crate) fn of_rate(rate: u64) -> Sample {
-        Sample { mask: (1 << (rate / COMPARED).clamp(1, EVERY_MAX).ilog2()) - 1 }
+        Sample { mask: (1 << (rate.saturating_sub(1) / COMPARED).clamp(1, EVERY_MAX).ilog2()) - 1 }
     }
 
     /// Of a load without a rate.
@@ -108,9 +108,10 @@ mod tests {
     #[test]
     fn all_answers_to_few_questions_are_compared_and_some_of_many() {
         let compared = |sample: Sample| (0..6400).filter(|number| sample.has(*number)).count();
-        assert_eq!([1, 1000, 1999].map(|rate| compared(Sample::of_rate(rate))), [6400; 3]);
+        assert_eq!([0, 1, 1000, 2000].map(|rate| compared(Sample::of_rate(rate))), [6400; 4]);
+        assert!((3000..3400).contains(&compared(Sample::of_rate(2001))), "about one in 2");
         assert!((700..900).contains(&compared(Sample::of_rate(10_000))), "about one in 8");
-        for few in [Sample::of_rate(64_000), Sample::of_rate(10_000_000), Sample::of_any()] {
+        for few in [Sample::of_rate(64_001), Sample::of_rate(10_000_000), Sample::of_any()] {
             assert!((70..130).contains(&compared(few)), "about one in 64");
             let is_of = |name: u64| (0..6400).any(|number| few.has(number) && number % 16 == name);
             assert!((0..16).all(is_of), "each of 16 names that take turns");

@@ -92,8 +92,8 @@ impl Flights {
         u64::from(id) < round * RUN + of_this_round
     }
 
-    /// The place of the next question, which is sent now. Ports take turns.
-    pub fn begin(&mut self, due: Instant, now: Instant) -> Place {
+    /// The place of the next question, which is sent now, and the question that had it until now, which is given up. Ports take turns.
+    pub fn begin(&mut self, due: Instant, now: Instant) -> (Place, Option<Flight>) {
         let number = self.sent;
         self.sent += 1;
         let (run, within) = (number / RUN, number % RUN);
@@ -101,11 +101,12 @@ impl Flights {
         let id = turn as u16; // The low bits name the place, the others its use.
         let place = &mut self.places[port * self.ids + turn as usize % self.ids];
         let late_us = u32::try_from(now.since(due).as_micros()).unwrap_or(u32::MAX);
-        match place.replace(Flight { due, number, late_us, id }) {
+        let before = place.replace(Flight { due, number, late_us, id });
+        match before {
             None => self.under_way += 1,
             Some(_) => self.given_up += 1,
         }
-        Place { port, id, number }
+        (Place { port, id, number }, before)
     }
 
     /// The question that an answer to this port with this ID is for, which ends with it.
@@ -134,7 +135,7 @@ mod tests {
     fn an_answer_ends_its_question_once() {
         let mut flights = Flights::new(3, 0);
         let places: Vec<Place> =
-            (0..4 * RUN).map(|number| flights.begin(at(number), at(number + 3000))).collect();
+            (0..4 * RUN).map(|number| flights.begin(at(number), at(number + 3000)).0).collect();
         let ports: Vec<usize> = places.iter().step_by(RUN as usize).map(|place| place.port).collect();
         assert_eq!(ports, [0, 1, 2, 0], "they take turns");
         let asked = places[50];
@@ -155,10 +156,12 @@ mod tests {
     #[test]
     fn a_late_answer_is_not_taken_for_the_next_question_of_its_place() {
         let mut flights = Flights::new(PORTS_MAX, 0);
-        let first = flights.begin(at(1), at(1));
-        for _ in 0..flights.places.len() {
-            flights.begin(at(2), at(2));
+        let first = flights.begin(at(1), at(1)).0;
+        for _ in 1..flights.places.len() {
+            assert_eq!(flights.begin(at(2), at(2)).1, None);
         }
+        let given_up = flights.begin(at(2), at(2)).1.map(|flight| flight.number);
+        assert_eq!(given_up, Some(first.number));
         assert_eq!(flights.under_way(), flights.places.len(), "the oldest is given up");
         assert_eq!(flights.unanswered(), flights.places.len() as u64 + 1, "and stays without an answer");
         assert_eq!(flights.end(first.port, first.id), None);
@@ -167,7 +170,7 @@ mod tests {
     #[test]
     fn an_answer_to_an_earlier_load_is_not_taken_for_one_to_this() {
         let mut earlier = Flights::new(64, 0);
-        let asked = earlier.begin(at(1), at(1));
+        let asked = earlier.begin(at(1), at(1)).0;
         let mut flights = Flights::new(64, earlier.sent());
         flights.begin(at(2), at(2));
         assert_eq!(flights.end(asked.port, asked.id), None);
@@ -177,7 +180,7 @@ mod tests {
     fn one_port_uses_all_ids() {
         let mut flights = Flights::new(1, 0);
         let ids: std::collections::BTreeSet<u16> =
-            (0..IDS_MAX).map(|_| flights.begin(at(1), at(1)).id).collect();
+            (0..IDS_MAX).map(|_| flights.begin(at(1), at(1)).0.id).collect();
         assert_eq!(ids.len(), IDS_MAX);
     }
 }

@@ -294,7 +294,9 @@ impl<D: Device, M: Messages> Gun<D, M> {
         while !self.leaving.is_full() && self.schedule.next_due().is_some_and(|due| due <= now) {
             let Some(mut frame) = self.device.alloc() else { return };
             let Some(due) = self.schedule.take(now) else { return self.device.release(frame) };
-            let place = self.flights.begin(due, now);
+            let (place, before) = self.flights.begin(due, now);
+            let is_early = before.is_some_and(|flight| now.since(flight.sent()) <= self.timeout);
+            self.tally.counts_mut().displaced += u64::from(is_early);
             let question = self.questions.pick(place.number);
             let way = &self.ways[place.port];
             let start = way.header_len();

@@ -79,6 +79,8 @@ pub enum Limit {
     Connections,
     /// The generator cannot send more: the server may be able to do more than that.
     Generator,
+    /// Every load loses the same part: it is not the load that costs answers.
+    Loss,
     /// The search was stopped.
     Stopped,
 }
@@ -91,6 +93,7 @@ impl fmt::Display for Limit {
             Limit::Errors => "errors",
             Limit::Connections => "connections",
             Limit::Generator => "generator",
+            Limit::Loss => "loss",
             Limit::Stopped => "stopped",
         })
     }
@@ -110,6 +113,7 @@ pub struct Knee {
     carried: Option<u32>,
     too_much: Option<(u32, Limit)>,
     is_stopped: bool,
+    is_lossy: bool,
 }
 
 impl Rates {
@@ -140,8 +144,17 @@ impl Knee {
     fn new(first: u32, precision: f64, step: f64) -> Knee {
         assert!(precision > 1.0, "the precision is a factor above 1");
         let first = first.clamp(*LOADS.start(), *LOADS.end());
-        let (carried, too_much, is_stopped) = (None, None, false);
-        Knee { precision, step, next: Some(first), is_second_try: false, carried, too_much, is_stopped }
+        let (carried, too_much, is_stopped, is_lossy) = (None, None, false, false);
+        Knee {
+            precision,
+            step,
+            next: Some(first),
+            is_second_try: false,
+            carried,
+            too_much,
+            is_stopped,
+            is_lossy,
+        }
     }
 
     /// What is to be offered next; `None` when the knee is found.
@@ -158,6 +171,7 @@ impl Knee {
     pub fn limit(&self) -> Limit {
         match self.too_much {
             _ if self.is_stopped => Limit::Stopped,
+            _ if self.is_lossy => Limit::Loss,
             Some((_, limit)) => limit,
             None => Limit::Generator,
         }
@@ -166,6 +180,11 @@ impl Knee {
     /// Ends the search before its end: the knee is at what was carried, or above.
     pub fn stop(&mut self) {
         self.is_stopped |= self.next.take().is_some();
+    }
+
+    /// Ends the search: every load loses the same part. If one was carried, that was by luck.
+    pub fn on_loss(&mut self) {
+        (self.next, self.carried, self.is_lossy) = (None, None, true);
     }
 
     /// Takes what came of [`Knee::next_load`], and says what it means.
@@ -328,6 +347,14 @@ mod tests {
             [Verdict::TooMuch, Verdict::Wrong, Verdict::Errors, Verdict::NoRoom, Verdict::NotOffered];
         let limits = [Limit::Server, Limit::Answers, Limit::Errors, Limit::Connections, Limit::Generator];
         assert_eq!(verdicts.map(limit), limits);
+    }
+
+    #[test]
+    fn a_search_on_a_lossy_path_has_no_knee() {
+        let mut knee = Knee::search(1000, PRECISION);
+        knee.on_verdict(Verdict::Carried);
+        knee.on_loss();
+        assert_eq!((knee.next_load(), knee.carried(), knee.limit()), (None, None, Limit::Loss));
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //! - [`tally`]: what is counted meanwhile.
 //! - [`summary`]: what came of it, what that says of the server, and whether the generator was the bottleneck itself.
 //! - [`knee`]: the search for the largest load that a server carries.
+//! - [`loss`]: loss that is the same at every load, of which such a search can find nothing.
 //!
 //! It reads no clock and opens nothing: whoever runs it passes the time and the device.
 #![forbid(unsafe_code)]
@@ -24,6 +25,7 @@ mod answer;
 pub mod flights;
 pub mod gun;
 pub mod knee;
+pub mod loss;
 pub mod messages;
 pub mod questions;
 pub mod schedule;

@@ -62,6 +62,9 @@ pub struct Counts {
     /// Requests that were due, and given up before a connection was free for them.
     #[serde(default)]
     pub unsent: u64,
+    /// Questions that were given up before their time, because the next ones needed their IDs.
+    #[serde(default)]
+    pub displaced: u64,
     /// Answers that came within the time that a search allows, while the load lasted, and are no errors; all answers without a search.
     #[serde(default)]
     pub in_time: u64,
@@ -220,7 +223,7 @@ impl Summary {
         let has_burst = late_s > PAUSE_MAX.as_secs_f64() || late_s * f64::from(self.offered) > BURST_MAX;
         // Where all connections were busy, requests lack those, and not a generator that is sooner.
         let was_late = has_burst && !self.is_full();
-        let is_lossy = self.is_refused() || self.has_missed() || self.lacks_sockets();
+        let is_lossy = self.is_refused() || self.has_missed() || self.lacks_sockets() || self.lacks_ids();
         self.bottleneck.is_some() && (was_late || is_lossy || self.spare < SPARE_MIN)
     }
 
@@ -232,6 +235,11 @@ impl Summary {
     /// Whether the system gave it no socket for many of its connections.
     fn lacks_sockets(&self) -> bool {
         self.without_socket() as f64 > self.due() * (1.0 - ANSWERED_MIN)
+    }
+
+    /// Whether it gave up many questions that might have been answered yet.
+    fn lacks_ids(&self) -> bool {
+        self.counts.displaced as f64 > self.due() * (1.0 - ANSWERED_MIN)
     }
 
     fn without_socket(&self) -> u64 {
@@ -272,6 +280,12 @@ impl Summary {
             let missed = self.counts.missed;
             return Some(format!(
                 "its own buffers or the device's had no room for {missed} datagrams that came"
+            ));
+        }
+        if self.lacks_ids() {
+            let displaced = self.counts.displaced;
+            return Some(format!(
+                "it gave {displaced} questions up before their time, as it can have no more under way: 65536 for each port, and a million in all"
             ));
         }
         if self.lacks_sockets() {
@@ -371,6 +385,7 @@ mod tests {
         assert_eq!(lost(|load| load.counts.refused = 500), Verdict::NotOffered);
         assert_eq!(lost(|load| load.counts.missed = 500), Verdict::NotOffered);
         assert_eq!(lost(|load| load.counts.missed = 20), Verdict::TooMuch, "few of them");
+        assert_eq!(lost(|load| load.counts.displaced = 500), Verdict::NotOffered);
         let without_ports = |load: &mut Summary| {
             load.faults.insert(Fault::NoSocket.name().to_owned(), 500);
         };

@@ -6,10 +6,17 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
 use std::path::{Path, PathBuf};
 
+use crate::peer::is_root_or_oneself;
+
 /// Root's directory. Everybody may list it; only root may connect to the sockets.
 const SYSTEM: &str = "/run/sidestep";
 /// The environment variable that sets another directory, for programs and tools.
 const OVERRIDE: &str = "SIDESTEP_RUNTIME_DIR";
+/// What stands before the process id of a broker.
+const BROKER: &str = "run-";
+/// What is looked at in the directory of another user, who may have filled it: entries, and sockets among them.
+const ENTRIES_MAX: usize = 4096;
+const SOCKETS_MAX: usize = 64;
 
 /// Where programs of this user put their sockets: the directory that root has made for this user ([`make_directory_of`]), if there is
 /// one. Otherwise `/run/sidestep` for root, else `sidestep` in `XDG_RUNTIME_DIR`, else a directory of their own among the temporary
@@ -82,8 +89,35 @@ pub(crate) fn make(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// The process id in the name of a socket.
-pub(crate) fn process_of(path: &Path) -> Option<u32> {
+/// The control sockets in a directory, with the process ids in their names.
+pub(crate) fn sockets_in(directory: &Path) -> Vec<(u32, PathBuf)> {
+    named_sockets_in(directory, process_of)
+}
+
+/// The status sockets of brokers in a directory, with the process ids in their names.
+pub fn brokers_in(directory: &Path) -> Vec<(u32, PathBuf)> {
+    named_sockets_in(directory, |path| process_of(path.file_name()?.to_str()?.strip_prefix(BROKER)?.as_ref()))
+}
+
+/// The name of a broker's status socket.
+pub fn broker_name(process: u32) -> String {
+    format!("{BROKER}{process}.sock")
+}
+
+/// In the order of their numbers. A directory that cannot be read has none.
+fn named_sockets_in(directory: &Path, process_of: fn(&Path) -> Option<u32>) -> Vec<(u32, PathBuf)> {
+    let is_others = !std::fs::metadata(directory).is_ok_and(|it| is_root_or_oneself(it.uid()));
+    let most = |most| if is_others { most } else { usize::MAX };
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten().take(most(ENTRIES_MAX));
+    let paths = entries.map(|entry| entry.path());
+    let mut sockets: Vec<_> = paths.filter_map(|path| Some((process_of(&path)?, path))).collect();
+    sockets.sort();
+    sockets.truncate(most(SOCKETS_MAX));
+    sockets
+}
+
+/// The process id in the name of a control socket.
+fn process_of(path: &Path) -> Option<u32> {
     path.file_name()?.to_str()?.strip_suffix(".sock")?.parse().ok()
 }
 
@@ -115,5 +149,31 @@ mod tests {
         assert_eq!(process_of(Path::new("/run/sidestep/12.sock")), Some(12));
         assert_eq!(process_of(Path::new("/run/sidestep/dns.sock")), None);
         assert_eq!(process_of(Path::new("/run/sidestep/12.12~")), None);
+    }
+
+    #[test]
+    fn programs_and_brokers_are_told_apart_by_name() {
+        let scratch = lab::Directory::new().unwrap();
+        for name in [&*broker_name(12), "12.sock", "run-7.sock", "run-x.sock", "run-9.sock~", "run-.sock"] {
+            scratch.write(name, "").unwrap();
+        }
+        let numbers =
+            |sockets: Vec<(u32, PathBuf)>| sockets.into_iter().map(|(it, _)| it).collect::<Vec<_>>();
+        assert_eq!(numbers(brokers_in(scratch.path())), [7, 12]);
+        assert_eq!(numbers(sockets_in(scratch.path())), [12]);
+    }
+
+    #[test]
+    fn in_a_directory_of_another_user_only_so_many_are_asked() {
+        if rustix::process::geteuid().as_raw() != 0 {
+            return; // Nothing can be given to others.
+        }
+        let scratch = lab::Directory::new().unwrap();
+        for process in 0..=SOCKETS_MAX {
+            scratch.write(&broker_name(process as u32), "").unwrap();
+        }
+        assert_eq!(brokers_in(scratch.path()).len(), SOCKETS_MAX + 1);
+        chown(scratch.path(), Some(65534), Some(65534)).unwrap();
+        assert_eq!(brokers_in(scratch.path()).len(), SOCKETS_MAX);
     }
 }

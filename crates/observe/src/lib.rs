@@ -9,7 +9,7 @@
 //! | --- | --- |
 //! | `protocol.rs`, `report/` | requests and answers, and their encoding |
 //! | `server/` | the program's side: one file per request |
-//! | `client.rs`, `directory.rs` | the tools' side |
+//! | `client.rs`, `directory.rs`, `peer.rs` | the tools' side: finding sockets, asking there, and what their owners may say |
 //! | `filter/` | the language of filters for packets and sockets |
 //! | `ring.rs`, `pcapng.rs` | packets from an engine to a capture, and into a file |
 #![forbid(unsafe_code)]
@@ -18,13 +18,17 @@ pub mod client;
 mod directory;
 pub mod filter;
 pub mod pcapng;
+mod peer;
 pub mod protocol;
 pub mod report;
 mod ring;
 mod server;
 
-pub use directory::{directories, make_directory_of, make_own_directory, own_directory};
+pub use directory::{
+    broker_name, brokers_in, directories, make_directory_of, make_own_directory, own_directory,
+};
 pub use engine::Direction;
 pub use filter::{Filter, FilterError};
+pub use peer::Peer;
 pub use ring::Header;
 pub use server::{ControlListener, ControlSocket, Program, Subject, attend, refusal, serve, serve_at};

@@ -13,6 +13,7 @@ use std::io::{self, Write};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::report::{
@@ -268,6 +269,33 @@ fn reply(content: &[u8]) -> Result<Reply, ProtocolError> {
     }
 }
 
+/// Parses what a broker says. It passes on texts of programs, and one of them is no reason to hide the others: control characters are replaced.
+pub(crate) fn printable<T: DeserializeOwned>(content: &[u8]) -> Result<T, ProtocolError> {
+    if controls_of(content) == Controls::None {
+        return json(content);
+    }
+    // serde's error would quote them.
+    let parsed: serde_json::Result<serde_json::Value> = serde_json::from_slice(content);
+    let mut value = parsed.map_err(|_| ProtocolError::Content("control characters".to_owned()))?;
+    replace_controls(&mut value);
+    T::deserialize(value).map_err(|error| ProtocolError::Content(error.to_string()))
+}
+
+fn replace_controls(value: &mut serde_json::Value) {
+    use serde_json::Value;
+    match value {
+        Value::String(text) => *text = text.replace(char::is_control, "?"),
+        Value::Array(values) => values.iter_mut().for_each(replace_controls),
+        Value::Object(fields) => {
+            for (name, mut value) in std::mem::take(fields) {
+                replace_controls(&mut value);
+                fields.insert(name.replace(char::is_control, "?"), value);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
 /// Control characters in texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Controls {
@@ -387,6 +415,18 @@ mod tests {
             assert!(!complaint(json).contains(char::is_control), "{json}: {:?}", complaint(json));
         }
         assert!(complaint(r#"{"later":1}"#).contains("unknown variant `later`"));
+    }
+
+    #[test]
+    fn what_brokers_pass_on_is_printable() {
+        let read = |json: &str| printable::<Vec<(String, u64)>>(json.as_bytes());
+        assert_eq!(read(r#"[["a b",1]]"#).unwrap(), [("a b".to_owned(), 1)]);
+        let said = read(r#"[["\u001b[2J\u009b\n",1],["\u007f",2],["ü",3]]"#).unwrap();
+        assert_eq!(said, [("?[2J??".to_owned(), 1), ("?".to_owned(), 2), ("ü".to_owned(), 3)]);
+        for json in ["\"\u{1b}\"", r#"[["\u001b"]"#, r#"{"\u001b":"\n"}"#, "\u{9b}"] {
+            let complaint = read(json).unwrap_err().to_string();
+            assert!(!complaint.contains(char::is_control), "{complaint:?}");
+        }
     }
 
     proptest! {

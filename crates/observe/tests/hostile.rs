@@ -8,7 +8,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
 use common::{CLIENT, World, capture, eventually};
-use observe::client::{ClientError, connect_in};
+use observe::client::{ClientError, connect_in, read_report};
 use observe::protocol::Request;
 use observe::{Program, serve_at};
 
@@ -130,5 +130,42 @@ fn a_program_that_is_none_is_not_waited_for() {
     let connection = connect_in(&[directory.path().to_owned()], None).unwrap().remove(0);
     let error = connection.ask(&Request::Counters).unwrap_err();
     assert!(matches!(error, ClientError::Protocol(_) | ClientError::Connection(_)), "{error}");
+    impostor.join().unwrap();
+}
+
+/// A socket at which an impostor sends what is `first`, and then a space again and again, but not for ever.
+fn dripping(first: &'static [u8]) -> (lab::Directory, std::thread::JoinHandle<()>) {
+    let directory = lab::Directory::new().unwrap();
+    let listener = UnixListener::bind(directory.path().join("5.sock")).unwrap();
+    let impostor = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(first).unwrap();
+        for _ in 0..1000 {
+            if stream.write_all(b" ").is_err() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    (directory, impostor)
+}
+
+#[test]
+fn an_answer_that_comes_by_drops_is_given_up_in_time() {
+    let (directory, impostor) = dripping(b"\xff\xff\0\0J");
+    let connection = connect_in(&[directory.path().to_owned()], None).unwrap().remove(0);
+    let error = connection.within(Duration::from_millis(100)).ask(&Request::NameServers).unwrap_err();
+    let is_late = matches!(&error, ClientError::Connection(it) if it.kind() == std::io::ErrorKind::TimedOut);
+    assert!(is_late, "{error:?}");
+    impostor.join().unwrap();
+}
+
+#[test]
+fn a_report_that_comes_by_drops_is_given_up_in_time() {
+    let (directory, impostor) = dripping(b"");
+    let path = directory.path().join("5.sock");
+    let error = read_report::<Vec<u64>>(&path, Duration::from_millis(100)).unwrap_err();
+    let is_late = matches!(&error, ClientError::Connection(it) if it.kind() == std::io::ErrorKind::TimedOut);
+    assert!(is_late, "{error:?}");
     impostor.join().unwrap();
 }

@@ -164,6 +164,10 @@ fn requests_of_http_3_are_answered_on_connections_that_are_kept_or_not() {
         assert_eq!(load["counts"]["octets"], FEW_REQUESTS * octets, "{path} {more:?}: {load}");
         assert_eq!((&load["lost"], &load["faults"]), (&0.into(), &serde_json::json!({})), "{more:?}: {load}");
     }
+    // Each connection ends while the next request waits for it, and has a successor at once.
+    let busy = ["--rate", "200", "--duration", "1s", "--timeout", "60s", "--connections", "1", "--close"];
+    let load = http3(&format!("{url}/"), &[&busy[..], &trusting].concat());
+    assert_eq!((&load["rcodes"]["200"], &load["faults"]), (&200.into(), &serde_json::json!({})), "{load}");
     // More of them on a connection than the server lets begin before some have ended.
     let many = ["--insecure", "--body", "300k", "--connections", "1", "--rate", "200", "--duration", "1s"];
     let load = http3(&format!("{url}/stop"), &[&many[..], &["--pipeline", "8", "--timeout", "60s"]].concat());

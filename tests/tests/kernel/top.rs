@@ -129,3 +129,81 @@ fn without_programs_there_is_an_error_and_no_waiting() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "sidestep: no Sidestep program is running here\n");
 }
+
+/// Listens as another user, in a directory of that user, at the sockets of a `sidestep run` and of a program that are process 1; does to whoever asks what its
+/// second argument says.
+const OTHER_USER: &str = r#"
+import json, os, socket, sys, threading
+directory, what = sys.argv[1], sys.argv[2]
+os.setgid(65534); os.setuid(65534)
+def answer(client):
+    try:
+        while what == 'flood':
+            client.sendall(b' ' * (1 << 20))
+        if what == 'silence':
+            client.recv(1 << 20)
+            threading.Event().wait()
+        fields = {'waits': False, 'is_confined': False, 'queues': [], 'profile': None, 'claims': [], 'report': None}
+        program = lambda pid: {'pid': pid, 'program': f'\x1b[2Jof {pid}', **fields}
+        report = {'interfaces': [], 'programs': [program(1), program(os.getpid())]}
+        client.sendall(json.dumps(report).encode())
+    except OSError:
+        pass
+    client.close()
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(f'{directory}/run-1.sock')
+listener.listen(8)
+print('ready', flush=True)
+while True:
+    client, _ = listener.accept()
+    threading.Thread(target=answer, args=(client,), daemon=True).start()
+"#;
+
+/// What `sidestep` says, and complains, beside a socket of another user's that does this; and the process id of that. `None`: only root can become
+/// another user.
+fn beside_another_user(what: &str, words: &[&str]) -> Option<(String, String, u32)> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let directory = lab::Directory::new().unwrap();
+    let own = directory.path().join("65534");
+    std::fs::create_dir(&own).unwrap();
+    std::os::unix::fs::chown(&own, Some(65534), Some(65534)).unwrap();
+    // Others have to find the way into it.
+    let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(directory.path(), all).unwrap();
+    let mut command = Command::new("python3");
+    command.args(["-c", OTHER_USER]).arg(&own).arg(what);
+    let mut other = Child::spawn("another user's", &mut command).unwrap();
+    other.wait_for_line("ready", PATIENCE).unwrap();
+    let mut command = Command::new(sidestep_binary());
+    command.env("SIDESTEP_RUNTIME_DIR", directory.path()).args(words);
+    let output = command.output().unwrap();
+    let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    let pid = other.pid();
+    other.end();
+    Some((out, err, pid))
+}
+
+#[test]
+fn another_user_is_believed_of_its_own_processes_and_moves_no_cursor() {
+    let Some((said, complaint, pid)) = beside_another_user("forge", &["status"]) else { return };
+    assert!(said.contains(&format!("?[2Jof {pid} {pid}: ")), "{said:?}");
+    assert!(!said.contains("of 1 1:") && !said.contains('\x1b'), "{said:?}");
+    let expected = format!("`sidestep run` {pid} of user 65534 tells of 1 processes of others");
+    assert!(complaint.contains(&expected), "{complaint}");
+}
+
+#[test]
+fn another_user_who_sends_without_end_is_not_listened_to() {
+    let Some((_, complaint, _)) = beside_another_user("flood", &["status"]) else { return };
+    assert!(complaint.contains("sent an unexpected answer"), "{complaint}");
+}
+
+#[test]
+fn a_process_that_is_none_is_said_to_be_none_although_somebody_is_silent() {
+    let words = ["top", "--once", "--pid", "2"];
+    let Some((_, complaint, _)) = beside_another_user("silence", &words) else { return };
+    let expected = "no Sidestep program 2 and no `sidestep run` 2 is running here, as far as those say who answer: `sidestep run` 1 does not answer";
+    assert!(complaint.contains(expected), "{complaint}");
+}

@@ -218,6 +218,30 @@ fn the_changes_of_one_interface_can_be_undone_alone() {
 }
 
 #[test]
+fn an_interface_that_was_renamed_is_undone_under_its_name_of_today() {
+    let Some(untuned) = Untuned::new() else { return };
+    let before = untuned.kernel();
+    succeed(untuned.apply(&[]));
+    let rename = |from: &str, to: &str| {
+        untuned.lab.ip(Side::Server, &format!("link set {from} down")).unwrap();
+        untuned.lab.ip(Side::Server, &format!("link set {from} name {to}")).unwrap();
+    };
+    rename(SERVER_INTERFACE, "renamed");
+    // What has the name now is another interface, and left as it is.
+    let other = format!("link add {SERVER_INTERFACE} numrxqueues 2 numtxqueues 2 type veth peer name end");
+    untuned.lab.ip(Side::Server, &other).unwrap();
+    let others = untuned.kernel();
+    let undone = untuned.undo();
+    let line = format!("receive queues of {SERVER_INTERFACE}, which is renamed now: 2 is 1 again");
+    assert!(undone.lines().any(|it| it == line), "{undone}");
+    assert_eq!(untuned.kernel(), others);
+    untuned.lab.ip(Side::Server, &format!("link del {SERVER_INTERFACE}")).unwrap();
+    rename("renamed", SERVER_INTERFACE);
+    assert_eq!(untuned.kernel(), before);
+    assert!(!untuned.state().exists());
+}
+
+#[test]
 fn after_a_reboot_nothing_is_to_be_undone() {
     let Some(untuned) = Untuned::new() else { return };
     let before = untuned.kernel();

@@ -78,6 +78,20 @@ pub(super) fn write(setting: &Setting, value: &str) -> anyhow::Result<()> {
     }
 }
 
+/// The number of a setting's interface, which it keeps with another name; `None` if it has none, or that is gone.
+pub(super) fn interface_number(setting: &Setting) -> anyhow::Result<Option<u32>> {
+    let Some(name) = setting.interface() else { return Ok(None) };
+    Ok(NetlinkMonitor::new()?.mirror().link(name).map(|link| link.index))
+}
+
+/// The setting under the name that its interface has now; `None` if there is no interface of this number any more. One that has only the name is
+/// another one.
+pub(super) fn of_today(setting: &Setting, number: Option<u32>) -> anyhow::Result<Option<Setting>> {
+    let Some(number) = number else { return Ok(Some(setting.clone())) };
+    let monitor = NetlinkMonitor::new()?;
+    Ok(monitor.mirror().link_at(number).map(|link| setting.renamed(&link.name)))
+}
+
 fn has_interface(setting: &Setting) -> anyhow::Result<bool> {
     let Some(name) = setting.interface() else { return Ok(true) };
     Ok(NetlinkMonitor::new()?.mirror().link(name).is_some())

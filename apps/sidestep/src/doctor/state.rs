@@ -35,6 +35,9 @@ pub(super) struct State {
 #[serde(deny_unknown_fields)]
 pub(super) struct Change {
     pub(super) setting: Setting,
+    /// The number of its interface, if it has one: the name may change. States of before do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) number: Option<u32>,
     pub(super) before: String,
     pub(super) after: String,
 }
@@ -187,7 +190,12 @@ mod tests {
         assert!(file.load().unwrap().is_none());
         let mut state = State::new().unwrap();
         let setting = Setting::Feature { interface: "eth0".to_owned(), name: "rx-lro".to_owned() };
-        state.changes.push(Change { setting, before: "on".to_owned(), after: "off".to_owned() });
+        state.changes.push(Change {
+            setting,
+            number: Some(7),
+            before: "on".to_owned(),
+            after: "off".to_owned(),
+        });
         file.save(&state).unwrap();
         assert_eq!(file.load().unwrap().unwrap().changes, state.changes);
         file.remove().unwrap();
@@ -249,7 +257,7 @@ mod tests {
 
     fn change(before: &str, after: &str) -> Change {
         let setting = Setting::Feature { interface: "eth0".to_owned(), name: "rx-lro".to_owned() };
-        Change { setting, before: before.to_owned(), after: after.to_owned() }
+        Change { setting, number: None, before: before.to_owned(), after: after.to_owned() }
     }
 
     #[test]

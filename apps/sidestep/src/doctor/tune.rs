@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ::doctor::{Command, Facts, Finding, Step, Verdict};
+use ::doctor::{Command, Facts, Finding, Setting, Step, Verdict};
 use anyhow::{Context, bail};
 use clap::Args;
 use serde::Serialize;
@@ -187,7 +187,7 @@ fn apply(options: &Tune, plan: &Plan) -> anyhow::Result<ExitCode> {
         if options.json {
             return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&done)?)?);
         }
-        for Change { setting, before, after } in &done {
+        for Change { setting, before, after, .. } in &done {
             writeln!(out, "{setting}: {before} is now {after}")?;
         }
         let (state, undo) = (options.state.display(), options.undo_command());
@@ -203,7 +203,8 @@ fn carry_out(file: &StateFile, state: &mut State, step: &Step, done: &mut Vec<Ch
     if before == step.to {
         return Ok(()); // An earlier step, or somebody else, has done it.
     }
-    let mut change = Change { setting: step.setting.clone(), before, after: step.to.clone() };
+    let number = settings::interface_number(&step.setting)?;
+    let mut change = Change { setting: step.setting.clone(), number, before, after: step.to.clone() };
     done.push(change.clone());
     state.note(change.clone());
     file.save(state)?;
@@ -271,6 +272,8 @@ fn keep(file: &StateFile, state: &State) -> anyhow::Result<()> {
 enum Outcome {
     /// It has its value of before again.
     Restored,
+    /// So it has, and its interface has this name now.
+    RestoredAs(String),
     /// It had that already.
     AsBefore,
     /// Somebody has given it this value since.
@@ -285,15 +288,18 @@ impl Outcome {
     /// Whether the setting is there, and has another value than before.
     fn is_left(&self) -> bool {
         match self {
-            Outcome::Restored | Outcome::AsBefore | Outcome::Gone => false,
+            Outcome::Restored | Outcome::RestoredAs(_) | Outcome::AsBefore | Outcome::Gone => false,
             Outcome::Others(_) | Outcome::Failed(_) => true,
         }
     }
 
     fn text(&self, change: &Change) -> String {
-        let Change { setting, before, after } = change;
+        let Change { setting, before, after, .. } = change;
         match self {
             Outcome::Restored => format!("{setting}: {after} is {before} again"),
+            Outcome::RestoredAs(name) => {
+                format!("{setting}, which is {name} now: {after} is {before} again")
+            }
             Outcome::AsBefore => format!("{setting}: is {before} already"),
             Outcome::Others(now) => {
                 format!(
@@ -308,15 +314,20 @@ impl Outcome {
 
 fn restore(change: &Change) -> Outcome {
     let restore = || -> anyhow::Result<Outcome> {
-        let Some(now) = settings::read(&change.setting)? else { return Ok(Outcome::Gone) };
+        let setting = settings::of_today(&change.setting, change.number)?;
+        let Some(setting) = setting else { return Ok(Outcome::Gone) };
+        let Some(now) = settings::read(&setting)? else { return Ok(Outcome::Gone) };
         if now == change.before {
             return Ok(Outcome::AsBefore);
         }
         if now != change.after {
             return Ok(Outcome::Others(now));
         }
-        settings::write(&change.setting, &change.before)?;
-        Ok(Outcome::Restored)
+        settings::write(&setting, &change.before)?;
+        Ok(match setting.interface().filter(|name| change.setting.interface() != Some(name)) {
+            Some(name) => Outcome::RestoredAs(name.to_owned()),
+            None => Outcome::Restored,
+        })
     };
     restore().unwrap_or_else(|error| Outcome::Failed(crate::explain(&error)))
 }
@@ -345,7 +356,10 @@ fn undo(options: &Tune) -> anyhow::Result<ExitCode> {
     }
     state.check_place()?;
     let is_meant = |change: &mut Change| {
-        options.interface.as_ref().is_none_or(|name| change.setting.interface() == Some(name))
+        let today = settings::of_today(&change.setting, change.number).ok().flatten();
+        let names =
+            [Some(&change.setting), today.as_ref()].map(|setting| setting.and_then(Setting::interface));
+        options.interface.as_deref().is_none_or(|name| names.contains(&Some(name)))
     };
     let meant: Vec<Change> = state.changes.extract_if(.., is_meant).collect();
     let outcomes: Vec<(Change, Outcome)> =
@@ -375,7 +389,7 @@ fn undo(options: &Tune) -> anyhow::Result<ExitCode> {
 
 #[cfg(test)]
 mod tests {
-    use ::doctor::{Parameter, Setting};
+    use ::doctor::Parameter;
     use clap::Parser;
 
     use super::*;
@@ -425,7 +439,7 @@ mod tests {
     /// A setting that every kernel has and nobody here changes.
     fn change(before: &str, after: &str) -> Change {
         let setting = Setting::Feature { interface: "lo".to_owned(), name: "loopback".to_owned() };
-        Change { setting, before: before.to_owned(), after: after.to_owned() }
+        Change { setting, number: None, before: before.to_owned(), after: after.to_owned() }
     }
 
     #[test]

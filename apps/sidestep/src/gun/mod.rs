@@ -39,6 +39,7 @@ use clap::Subcommand;
 use clock::Duration;
 use gun::Questions;
 use gun::knee::Knee;
+use gun::loss::steady_loss;
 use gun::streams::{Quic, Speech};
 use rustls::pki_types::ServerName;
 
@@ -282,6 +283,9 @@ fn find_knee(fire: &mut dyn Fire, plan: &Plan<'_>, report: &mut Report) -> anyho
             text::step(&summary, verdict, report.words());
         }
         report.loads.push(summary);
+        if knee.next_load().is_some() && steady_loss(&report.loads).is_some() {
+            knee.on_loss();
+        }
     }
     Ok(Found::of(&knee, report))
 }
@@ -378,5 +382,36 @@ mod tests {
         let mut report = Report::default();
         let found = find_knee(&mut Patience { loads: 0 }, &plan, &mut report).unwrap();
         assert_eq!((found.carried, &found.limit[..], report.loads.len()), (Some(300), "stopped", 2));
+    }
+
+    /// A path that loses three of ten questions, whatever the load.
+    struct Lossy;
+
+    impl Fire for Lossy {
+        fn is_stopped(&self) -> bool {
+            false
+        }
+
+        fn fire(&mut self, load: &Load, _: text::Live) -> anyhow::Result<Summary> {
+            let mut summary = Tally::new(clock::Instant::ZERO).summary(load.rate, load.length, 0);
+            let sent = u64::from(load.rate);
+            (summary.length_s, summary.counts.sent) = (1.0, sent);
+            summary.counts.in_time = (sent * 7).div_ceil(10); // Of one question, one is answered.
+            summary.bottleneck = None;
+            Ok(summary)
+        }
+    }
+
+    #[test]
+    fn on_a_lossy_path_no_knee_is_found_by_luck() {
+        let search = Words::parse_from(["gun", "--find-knee"]).search;
+        let plan = Plan { rate: Some(1000), search: &search, patience: Duration::ZERO };
+        let mut report = Report { kind: "gun dns".to_owned(), ..Report::default() };
+        let found = find_knee(&mut Lossy, &plan, &mut report).unwrap();
+        assert_eq!((found.carried, &found.limit[..]), (None, "loss"));
+        let expected = "none; about 30 % of the questions have no answer in time, of 1000 a second as of 125: the path loses them, or the server does however little it is asked";
+        assert_eq!(found.text(report.words()), expected);
+        report.knee = Some(found);
+        assert_eq!(report.telling().map(|load| load.offered), Some(1000), "the load that tells most");
     }
 }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use gun::Summary;
 use gun::knee::{Knee, Limit, Verdict};
+use gun::loss::steady_loss;
 use gun::streams::Fault;
 use gun::summary::Counts;
 use serde::{Deserialize, Serialize};
@@ -59,7 +60,8 @@ pub(crate) struct Held {
 pub(crate) struct Found {
     /// The largest load that was carried, in questions a second.
     pub(crate) carried: Option<u32>,
-    /// What keeps it there: `server`, `generator`, `connections` or `answers`; or `stopped`, if the search was.
+    /// What keeps it there: `server`, `generator`, `connections`, `errors` or `answers`; `loss`, if each load loses the same part; or `stopped`, if the
+    /// search was.
     pub(crate) limit: String,
     /// The same in words. Older reports do not have it.
     #[serde(default)]
@@ -73,10 +75,15 @@ impl Found {
         Found { carried, limit: limit.to_string(), why: Some(why(limit, report)) }
     }
 
+    fn is_of_lossy_path(&self) -> bool {
+        self.limit == Limit::Loss.to_string()
+    }
+
     /// For people: the rate, and what keeps it there.
     pub(crate) fn text(&self, words: Words) -> String {
         let carried = match self.carried {
             Some(rate) => format!("{} {}/s", count(rate.into()), words.requests),
+            None if self.is_of_lossy_path() => "none".to_owned(),
             None => "none: no load was carried".to_owned(),
         };
         let why = self.why.clone().unwrap_or_else(|| format!("what limits it is the {}", self.limit));
@@ -99,6 +106,17 @@ fn why(limit: Limit, report: &Report) -> String {
         }
         Limit::Answers => "beyond, too many answers are to other questions than were asked".to_owned(),
         Limit::Errors => "beyond, too many answers are errors".to_owned(),
+        Limit::Loss => {
+            let Some(loss) = steady_loss(&report.loads) else {
+                return "every load loses the same part".to_owned();
+            };
+            let (least, most) = loss.loads;
+            format!(
+                "about {:.0} % of the {} have no answer in time, of {most} a second as of {least}: the path loses them, or the server does however little it is asked",
+                100.0 * loss.share,
+                report.words().requests
+            )
+        }
         Limit::Stopped => "the search was stopped".to_owned(),
     }
 }
@@ -178,8 +196,11 @@ impl Report {
         lines
     }
 
-    /// The load that tells most: the one at the knee, else the last one.
+    /// The load that tells most: the one at the knee, else the last one; of a search that found loss alone, the largest.
     pub(crate) fn telling(&self) -> Option<&Summary> {
+        if self.knee.as_ref().is_some_and(Found::is_of_lossy_path) {
+            return self.loads.iter().max_by_key(|load| load.counts.sent);
+        }
         let carried = self.knee.as_ref().and_then(|knee| knee.carried);
         let at_knee = self.loads.iter().rev().find(|load| Some(load.offered) == carried);
         at_knee.or(self.loads.last())

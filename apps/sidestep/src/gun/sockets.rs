@@ -254,8 +254,8 @@ impl Sockets {
         if self.wires.len() <= number {
             self.wires.resize_with(number + 1, || None);
         }
-        // Datagrams have nobody to wait for.
-        let stage = if is_of_datagrams { Stage::Handshaking } else { Stage::Connecting };
+        // A socket of datagrams is there at once: so is its first event, for which it waits as others do.
+        let stage = Stage::Connecting;
         self.wires[number] =
             Some(Wire { socket, stage, is_of_datagrams, tls, generation, waits_for_room: true });
         Ok(())
@@ -340,4 +340,23 @@ fn connect(target: &Target) -> io::Result<Socket> {
         Err(error) => return Err(error),
     }
     Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A connection may be dialled while something of the one before it is still to be done, with its number.
+    #[test]
+    fn a_socket_that_is_new_says_that_it_is_open_whatever_its_number_was_before() {
+        let server = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let target = Target { address: server.local_addr().unwrap(), kind: Kind::Datagrams };
+        let mut sockets = Sockets::new().unwrap();
+        sockets.dial(0, &target).unwrap();
+        sockets.watch(0, false);
+        assert_eq!((sockets.poll().unwrap(), sockets.event(0)), (1, Some(0)));
+        assert_eq!(sockets.wire(0).unwrap().open().unwrap(), Progress::Opened);
+        sockets.watch(0, false);
+        assert_eq!(sockets.poll().unwrap(), 0, "nothing is to be sent");
+    }
 }

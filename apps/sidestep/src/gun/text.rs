@@ -182,6 +182,10 @@ pub(super) fn named_faults(load: &Summary) -> Vec<(String, u64)> {
     let named = [
         ("lost".to_owned(), load.lost),
         ("of them never sent".to_owned(), counts.unsent),
+        (
+            "of them given up before their time, as the next ones needed their IDs".to_owned(),
+            counts.displaced,
+        ),
         ("cut".to_owned(), counts.truncated),
         (format!("to another question, of {} compared", counts.compared), counts.mismatched),
         ("late or doubled".to_owned(), counts.unexpected),

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::output::{complain, to_stdout};
 
 use process::Process;
-pub(crate) use socket::{Answers, ask, serve};
+pub(crate) use socket::{Answers, Socket, ask, find, serve};
 
 /// The options of `status`.
 #[derive(Args, Clone, Debug)]
@@ -31,8 +31,8 @@ pub(crate) struct Status {
 
 /// `sidestep status`.
 pub(crate) fn run(options: &Status) -> anyhow::Result<ExitCode> {
-    let answers = socket::ask(options.pid).unless_none(options.pid)?;
-    answers.failures.iter().for_each(|failure| complain!("sidestep: {failure}"));
+    let answers = ask(&find(options.pid), socket::PATIENCE).unless_none(options.pid)?;
+    answers.complaints().for_each(|failure| complain!("sidestep: {failure}"));
     to_stdout(|out| {
         for (pid, report) in &answers.reports {
             if options.json {

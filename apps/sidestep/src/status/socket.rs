@@ -1,8 +1,9 @@
 //! The broker's status socket: `run-PID.sock` beside the control sockets of programs.
 //!
-//! A client gets the report in JSON, and is disconnected.
+//! A client gets the report in JSON, and is disconnected. Tools ask the brokers of other users too, which have fewer rights than root: they are
+//! asked within bounds, and believed of their own users' processes alone.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -10,13 +11,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::Context;
 use broker::server::{Reporter, StatusReport};
-use observe::ControlListener;
+use observe::client::{ClientError, read_report};
+use observe::{ControlListener, Peer};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 /// How long each side waits for the other.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// An open status socket.
 #[must_use]
@@ -29,7 +30,7 @@ pub(crate) struct StatusSocket {
 pub(crate) fn serve(reporter: Reporter) -> io::Result<StatusSocket> {
     let directory = observe::make_own_directory()?;
     remove_remains(&directory);
-    let listener = ControlListener::at(&directory.join(format!("run-{}.sock", std::process::id())))?;
+    let listener = ControlListener::at(&directory.join(observe::broker_name(std::process::id())))?;
     let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
     let woken = Arc::clone(&wake);
     let answer = move || answer_until(&listener, &woken, &reporter);
@@ -70,71 +71,107 @@ fn answer(mut stream: &UnixStream, reporter: &Reporter) -> io::Result<()> {
     stream.write_all(&serde_json::to_vec(&report)?)
 }
 
+/// A broker's status socket that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Socket {
+    /// The broker's process id, by the name of the socket.
+    pub(crate) process: u32,
+    path: PathBuf,
+}
+
 /// The brokers' answers.
 #[derive(Default)]
 pub(crate) struct Answers {
     /// Each with the broker's process id.
     pub(crate) reports: Vec<(u32, StatusReport)>,
     /// For each broker that did not answer: which one, and why.
-    pub(crate) failures: Vec<String>,
+    pub(crate) failures: Vec<(u32, String)>,
 }
 
-/// Asks all brokers of this user, or one of them. A broker that is stopped, or of another version, does not hide the others.
-pub(crate) fn ask(pid: Option<u32>) -> Answers {
+/// The sockets of all brokers, or of one of them.
+pub(crate) fn find(pid: Option<u32>) -> Vec<Socket> {
+    let sockets = observe::directories().into_iter().flat_map(|directory| observe::brokers_in(&directory));
+    let sockets = sockets.map(|(process, path)| Socket { process, path });
+    sockets.filter(|socket| pid.is_none_or(|pid| pid == socket.process)).collect()
+}
+
+/// Asks these brokers, all at once. One that is stopped, or of another version, does not hide the others.
+pub(crate) fn ask(sockets: &[Socket], patience: Duration) -> Answers {
     let mut answers = Answers::default();
-    for path in observe::directories().iter().flat_map(|directory| sockets_in(directory)) {
-        let process = process_of(&path).unwrap_or_default();
-        if pid.is_some_and(|pid| pid != process) {
-            continue;
-        }
-        match ask_at(&path) {
-            Ok(Some(report)) => answers.reports.push((process, report)),
-            Ok(None) => {}
-            Err(error) => answers.failures.push(format!("`sidestep run` {process} {error:#}")),
+    let outcomes: Vec<_> = std::thread::scope(|scope| {
+        let ask = move |socket: &Socket| read_report::<StatusReport>(&socket.path, patience);
+        let asked: Vec<_> = sockets.iter().map(|socket| scope.spawn(move || ask(socket))).collect();
+        asked.into_iter().map(|thread| thread.join().unwrap_or(Ok(None))).collect()
+    });
+    for (socket, outcome) in sockets.iter().zip(outcomes) {
+        match outcome {
+            Ok(Some((peer, report))) => answers.take(socket.process, peer, report),
+            Ok(None) => {} // It has ended.
+            Err(error) => answers.fail(socket.process, &why_silent(&error)),
         }
     }
     answers
 }
 
+fn why_silent(error: &ClientError) -> String {
+    use io::ErrorKind::{TimedOut, WouldBlock};
+    match error {
+        ClientError::Connection(error) | ClientError::Silent { error, .. }
+            if matches!(error.kind(), TimedOut | WouldBlock) =>
+        {
+            "does not answer (is it stopped?)".to_owned()
+        }
+        ClientError::Protocol(error) => {
+            format!("sent an unexpected answer (is it of another version?): {error}")
+        }
+        error => format!("cannot be reached: {error}"),
+    }
+}
+
 impl Answers {
+    /// Enters what `peer` says, who answers at the socket of this broker. Of another user's broker, its name in the file system may be anybody's, and its
+    /// programs as well.
+    fn take(&mut self, named: u32, peer: Peer, mut report: StatusReport) {
+        let process = peer.behind(named);
+        let told = report.programs.len();
+        report.programs.retain(|program| peer.may_speak_of(program.pid));
+        let strange = told - report.programs.len();
+        if !peer.is_root_or_oneself() {
+            // It may have claimed an interface; which one that is in its network namespace is for it to say.
+            report.interfaces.iter_mut().for_each(|it| it.name = format!("{} of user {}", it.name, peer.uid));
+        }
+        if strange > 0 {
+            self.fail(process, &format!("of user {} tells of {strange} processes of others", peer.uid));
+        }
+        self.reports.push((process, report));
+    }
+
+    fn fail(&mut self, process: u32, why: &str) {
+        self.failures.push((process, format!("`sidestep run` {process} {why}")));
+    }
+
+    /// What did not go well, in lines.
+    pub(crate) fn complaints(&self) -> impl Iterator<Item = &str> {
+        self.failures.iter().map(|(_, why)| why.as_str())
+    }
+
     /// The answers; an error if there are none.
     pub(super) fn unless_none(self, pid: Option<u32>) -> anyhow::Result<Answers> {
         match pid {
             _ if !self.reports.is_empty() => Ok(self),
-            _ if !self.failures.is_empty() => anyhow::bail!(self.failures.join("; ")),
+            _ if !self.failures.is_empty() => {
+                anyhow::bail!(self.complaints().collect::<Vec<_>>().join("; "))
+            }
             Some(pid) => anyhow::bail!("no `sidestep run` {pid} is running here"),
             None => anyhow::bail!("no `sidestep run` is running here"),
         }
     }
 }
 
-/// `None`: the broker has ended.
-fn ask_at(path: &Path) -> anyhow::Result<Option<StatusReport>> {
-    let mut stream = match UnixStream::connect(path) {
-        Ok(stream) => stream,
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            let _ = std::fs::remove_file(path); // What a broker left that was killed.
-            return Ok(None);
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).context("cannot be reached"),
-    };
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let mut octets = Vec::new();
-    stream.read_to_end(&mut octets).context("does not answer (is it stopped?)")?;
-    if octets.is_empty() {
-        return Ok(None); // It is ending.
-    }
-    let report =
-        serde_json::from_slice(&octets).context("sent an unexpected answer (is it of another version?)")?;
-    Ok(Some(report))
-}
-
 /// Removes the sockets of brokers that were killed. One without a process here may still live in another PID namespace.
 fn remove_remains(directory: &Path) {
-    let is_here =
-        |path: &PathBuf| process_of(path).is_some_and(|pid| Path::new(&format!("/proc/{pid}")).exists());
-    for path in sockets_in(directory).into_iter().filter(|path| !is_here(path)) {
+    let is_here = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
+    for (_, path) in observe::brokers_in(directory).into_iter().filter(|(pid, _)| !is_here(*pid)) {
         let refuses = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
         if UnixStream::connect(&path).is_err_and(refuses) {
             let _ = std::fs::remove_file(&path); // Another's remains are left alone, by the system.
@@ -142,31 +179,11 @@ fn remove_remains(directory: &Path) {
     }
 }
 
-/// In the order of the numbers of their processes. A directory that cannot be read has none.
-fn sockets_in(directory: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let paths = entries.map(|entry| entry.path());
-    let mut paths: Vec<PathBuf> = paths.filter(|path| process_of(path).is_some()).collect();
-    paths.sort_by_key(|path| process_of(path));
-    paths
-}
-
-fn process_of(path: &Path) -> Option<u32> {
-    path.file_name()?.to_str()?.strip_prefix("run-")?.strip_suffix(".sock")?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
-
-    #[test]
-    fn only_sockets_of_brokers_are_asked() {
-        assert_eq!(process_of(Path::new("/run/sidestep/run-12.sock")), Some(12));
-        assert_eq!(process_of(Path::new("/run/sidestep/12.sock")), None);
-        assert_eq!(process_of(Path::new("/run/sidestep/run-x.sock")), None);
-    }
 
     /// A socket that refuses is taken for what a dead broker left, and removed.
     #[test]
@@ -177,7 +194,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
-                    let _ = ask_at(&path); // Nobody answers here.
+                    let _ = read_report::<StatusReport>(&path, PATIENCE); // Nobody answers here.
                 }
             });
             let is_taken = || ControlListener::at(&path).map(|_listener| !path.exists()).unwrap_or(true);

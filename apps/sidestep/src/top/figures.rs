@@ -27,6 +27,10 @@ pub(crate) struct Figures {
     /// Brokers that run.
     pub(super) brokers: usize,
     pub(super) failures: Vec<String>,
+    /// Somebody has looked.
+    pub(super) has_looked: bool,
+    /// Who did not answer may yet do so.
+    pub(super) may_answer: bool,
 }
 
 /// A program.
@@ -106,7 +110,9 @@ pub(super) fn figures(old: Option<&Look>, new: &Look) -> Figures {
         programs,
         interfaces: interfaces.collect(),
         brokers: new.brokers,
-        failures: new.failures.clone(),
+        failures: new.failures(None).map(str::to_owned).collect(),
+        has_looked: true,
+        may_answer: new.may_answer,
     }
 }
 

@@ -13,14 +13,16 @@ use observe::protocol::{Message, Reply, Request};
 use observe::report::{CountersReport, EngineReport, SocketReport};
 
 use super::cpu::CpuTimes;
+use super::left_alone::LeftAlone;
 use crate::observe::Which;
-use crate::status::Answers;
+use crate::status::{self, Answers};
 
 /// How long a program may take to answer, and to go on with its answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a program is left alone that did not answer; each time twice as long, up to the most.
-const PAUSE_MIN: Duration = Duration::from_secs(10);
-const PAUSE_MAX: Duration = Duration::from_secs(300);
+/// How long all that a program or a broker answers may take: it may be another user's, and go on for ever.
+const WHOLE: Duration = Duration::from_secs(6);
+/// Engines of a program that are shown.
+const ENGINES_MAX: usize = 1024;
 /// Sockets of the selected program that are read: a program may have a million.
 pub(super) const SOCKETS_MAX: usize = 512;
 
@@ -35,8 +37,8 @@ pub(crate) struct Look {
     pub(super) interfaces: Vec<SeenInterface>,
     /// Brokers that run.
     pub(super) brokers: usize,
-    /// Who did not answer, and why.
-    pub(super) failures: Vec<String>,
+    /// Who did not answer, and why: with the process id, if that is known.
+    pub(super) failures: Vec<(Option<u32>, String)>,
     /// Whether one of them may yet answer.
     pub(super) may_answer: bool,
 }
@@ -78,8 +80,10 @@ impl Look {
         self.is_of_nobody() && !self.may_answer
     }
 
-    pub(super) fn failures(&self) -> &[String] {
-        &self.failures
+    /// Who did not answer, and why; of one process, if it is said.
+    pub(super) fn failures(&self, of: Option<u32>) -> impl Iterator<Item = &str> {
+        let is_meant = move |it: &&(Option<u32>, String)| of.is_none() || it.0 == of;
+        self.failures.iter().filter(is_meant).map(|(_, why)| why.as_str())
     }
 
     /// Whether it was made at least so long after another one.
@@ -92,8 +96,10 @@ impl Look {
 pub(super) struct Looker {
     /// Only this program, or those under the `sidestep run` with this process id.
     which: Which,
-    /// Programs that did not answer: until when they are left alone, and for how long that is.
-    left_alone: BTreeMap<u32, (Instant, Duration)>,
+    /// Programs that did not answer.
+    programs: LeftAlone,
+    /// Brokers that did not.
+    brokers: LeftAlone,
 }
 
 /// What one program answers.
@@ -105,56 +111,58 @@ struct Told {
 
 impl Looker {
     pub(super) fn new(which: Which) -> Looker {
-        Looker { which, left_alone: BTreeMap::new() }
+        Looker { which, programs: LeftAlone::default(), brokers: LeftAlone::default() }
     }
 
     /// Looks at all programs, and at the sockets of the `selected` one.
     pub(super) fn look(&mut self, selected: Option<u32>) -> Look {
         let now = Instant::now();
-        self.left_alone.retain(|_, (until, pause)| now < *until + *pause);
-        let is_left_alone = |pid: u32| self.left_alone.get(&pid).is_some_and(|(until, _)| now < *until);
+        self.programs.forget(now);
+        self.brokers.forget(now);
         // A `sidestep run` is no program that answers here, so all are asked for its process id too.
         let control = self.which.control.clone();
         let wanted = control.clone().map_or(Wanted::All, Wanted::At);
         let (mut failures, mut may_answer) = (Vec::new(), false);
         let connections = connect(&wanted).unwrap_or_else(|error| {
             // Otherwise nobody runs.
-            let is_denied = matches!(error, ClientError::Permission(_));
-            failures.extend((control.is_some() || is_denied).then(|| error.to_string()));
+            let is_denied = matches!(error, ClientError::Permission(_) | ClientError::Stranger { .. });
+            failures.extend((control.is_some() || is_denied).then(|| (None, error.to_string())));
             may_answer = !error.is_gone() && !is_denied;
             Vec::new()
         });
+        let (brokers, silent) = if control.is_none() { self.find_brokers(now) } else { Default::default() };
         let (answers, told) = std::thread::scope(|scope| {
             let asking: Vec<_> = connections
                 .into_iter()
                 .map(|connection| (connection.process(), connection))
-                .filter(|(pid, _)| !pid.is_some_and(is_left_alone))
+                .filter(|(pid, _)| !pid.is_some_and(|pid| self.programs.has(pid, now)))
                 .map(|(pid, connection)| {
                     let wants_sockets = selected.is_some() && (pid == selected || pid.is_none()); // One at a path may be it.
                     scope.spawn(move || (pid, ask(connection, wants_sockets)))
                 })
                 .collect();
-            let answers = if control.is_none() { crate::status::ask(None) } else { Answers::default() };
+            let answers = status::ask(&brokers, PATIENCE);
             let told: Vec<_> = asking.into_iter().filter_map(|thread| thread.join().ok()).collect();
             (answers, told)
         });
         let only = self.which.pid;
         let mut programs = BTreeMap::new();
         let (interfaces, brokers) = add_of_brokers(&mut programs, &answers, only);
-        may_answer |= !answers.failures.is_empty();
-        failures.extend(answers.failures);
+        let answers = self.note_brokers(answers, silent, now);
+        may_answer |= !answers.is_empty();
+        failures.extend(answers);
         for (pid, told) in told {
             match (pid, told) {
                 (Some(pid), told) => self.add(&mut programs, pid, told, now),
                 (None, Ok(told)) => self.add(&mut programs, told.0.pid, Ok(told), now),
                 (None, Err(error)) => {
                     may_answer = true; // If it has gone, the next look tells.
-                    failures.push(error.to_string());
+                    failures.push((None, error.to_string()));
                 }
             }
         }
-        for pid in self.left_alone.keys().filter(|pid| is_alive(**pid)) {
-            let seen = programs.entry(*pid).or_insert_with(|| Seen { pid: *pid, ..Seen::default() });
+        for pid in self.programs.pids().filter(|pid| is_alive(*pid)) {
+            let seen = programs.entry(pid).or_insert_with(|| Seen { pid, ..Seen::default() });
             if seen.counters.is_none() {
                 seen.silent.get_or_insert_with(|| "it does not answer".to_owned());
             }
@@ -173,6 +181,40 @@ impl Looker {
         Look { at: Instant::now(), programs, interfaces, brokers, failures, may_answer }
     }
 
+    /// The brokers that are to be asked, and those that are left alone.
+    fn find_brokers(&self, now: Instant) -> (Vec<status::Socket>, Vec<u32>) {
+        let mut sockets = status::find(None);
+        // One that is named is all that is wanted.
+        if sockets.iter().any(|socket| Some(socket.process) == self.which.pid) {
+            sockets.retain(|socket| Some(socket.process) == self.which.pid);
+        }
+        let (silent, asked): (Vec<_>, Vec<_>) =
+            sockets.into_iter().partition(|socket| self.brokers.has(socket.process, now));
+        (asked, silent.into_iter().map(|socket| socket.process).collect())
+    }
+
+    /// Notes which brokers have answered, and says which have not, those that are left alone included.
+    fn note_brokers(
+        &mut self,
+        answers: Answers,
+        silent: Vec<u32>,
+        now: Instant,
+    ) -> Vec<(Option<u32>, String)> {
+        let is_silent = |pid: u32| answers.failures.iter().any(|(it, _)| *it == pid);
+        answers
+            .reports
+            .iter()
+            .filter(|(pid, _)| !is_silent(*pid))
+            .for_each(|(pid, _)| self.brokers.remove(*pid));
+        for (pid, _) in &answers.failures {
+            self.brokers.add(*pid, now);
+        }
+        let left_alone = silent.into_iter().map(|pid| {
+            (Some(pid), format!("`sidestep run` {pid} did not answer, and is left alone for a while"))
+        });
+        answers.failures.into_iter().map(|(pid, why)| (Some(pid), why)).chain(left_alone).collect()
+    }
+
     fn add(
         &mut self,
         programs: &mut BTreeMap<u32, Seen>,
@@ -182,7 +224,7 @@ impl Looker {
     ) {
         match told {
             Ok((answering, told)) => {
-                self.left_alone.remove(&pid);
+                self.programs.remove(pid);
                 let seen = programs.entry(pid).or_default();
                 seen.pid = pid;
                 seen.name = answering.name;
@@ -193,9 +235,7 @@ impl Looker {
             // It has gone between two looks, or has too many tools at it just now.
             Err(ClientError::CutOff | ClientError::Refused(_)) => {}
             Err(error) => {
-                let before = self.left_alone.get(&pid).map(|(_, pause)| *pause);
-                let pause = before.map_or(PAUSE_MIN, |pause| (2 * pause).min(PAUSE_MAX));
-                self.left_alone.insert(pid, (now + pause, pause));
+                self.programs.add(pid, now);
                 let seen = programs.entry(pid).or_insert_with(|| Seen { pid, ..Seen::default() });
                 seen.silent = Some(match error {
                     ClientError::Connection(_) => "it does not answer".to_owned(),
@@ -238,7 +278,8 @@ fn add_of_brokers(
 fn ask(connection: Connection, wants_sockets: bool) -> Result<(Answering, Told), ClientError> {
     let path = connection.path().to_owned();
     let again = || connect(&Wanted::At(path.clone()))?.pop().ok_or(ClientError::CutOff);
-    let (answering, answer) = connection.within(PATIENCE).ask(&Request::Counters)?;
+    let bounded = |connection: Connection| connection.within(PATIENCE).in_all(WHOLE);
+    let (answering, answer) = bounded(connection).ask(&Request::Counters)?;
     let mut told = Told { counters: None, engines: Vec::new(), sockets: None };
     take(answer, |reply| {
         if let Reply::Counters(report) = reply {
@@ -247,16 +288,16 @@ fn ask(connection: Connection, wants_sockets: bool) -> Result<(Answering, Told),
         true
     })?;
     let listening = Request::Sockets { filter: String::new(), listening: true };
-    take(again()?.within(PATIENCE).ask(&listening)?.1, |reply| {
+    take(bounded(again()?).ask(&listening)?.1, |reply| {
         if let Reply::Engine(report) = reply {
             told.engines.push(report);
         }
-        true
+        told.engines.len() < ENGINES_MAX
     })?;
     if wants_sockets {
         let all = Request::Sockets { filter: String::new(), listening: false };
         let mut sockets = Vec::new();
-        take(again()?.within(PATIENCE).ask(&all)?.1, |reply| {
+        take(bounded(again()?).ask(&all)?.1, |reply| {
             if let Reply::Sockets(more) = reply {
                 sockets.extend(more);
             }

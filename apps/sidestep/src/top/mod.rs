@@ -2,7 +2,7 @@
 //!
 //! | file | what it does |
 //! | --- | --- |
-//! | `look.rs`, `cpu.rs` | asks brokers, programs and the kernel |
+//! | `look.rs`, `left_alone.rs`, `cpu.rs` | asks brokers, programs and the kernel |
 //! | `figures.rs` | rates and shares, from two looks |
 //! | `choice.rs` | order, selection and keys |
 //! | `screen.rs`, `text.rs` | the screen, and lines where there is none |
@@ -10,6 +10,7 @@
 mod choice;
 mod cpu;
 mod figures;
+mod left_alone;
 mod look;
 mod screen;
 mod text;
@@ -90,11 +91,14 @@ impl Top {
     }
 
     fn why_nobody(&self, look: &Look) -> anyhow::Error {
+        let all = |of| look.failures(of).collect::<Vec<_>>().join("; ");
+        let (own, all) = (all(self.which.pid), all(None));
+        let nobody = |pid| format!("no Sidestep program {pid} and no `sidestep run` {pid} is running here");
         match self.which.pid {
-            _ if !look.failures().is_empty() => anyhow::anyhow!(look.failures().join("; ")),
-            Some(pid) => {
-                anyhow::anyhow!("no Sidestep program {pid} and no `sidestep run` {pid} is running here")
-            }
+            _ if !own.is_empty() => anyhow::anyhow!(own),
+            Some(pid) if all.is_empty() => anyhow::anyhow!(nobody(pid)),
+            // A program without a queue is known to its broker alone.
+            Some(pid) => anyhow::anyhow!("{}, as far as those say who answer: {all}", nobody(pid)),
             None => anyhow::anyhow!("no Sidestep program is running here"),
         }
     }
@@ -119,7 +123,7 @@ fn lines(options: &Top) -> anyhow::Result<()> {
             if new.is_over() {
                 break;
             }
-            new.failures().iter().for_each(|why| complain!("sidestep: {why}"));
+            new.failures(None).for_each(|why| complain!("sidestep: {why}"));
             continue;
         }
         let text = text::lines(&figures(Some(&old), &new), &choice);

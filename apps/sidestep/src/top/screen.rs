@@ -156,12 +156,7 @@ fn engine_spans(labelled: &Labelled, width: usize) -> Vec<Span<'static>> {
 /// The table of programs: those around the selected one.
 fn table_lines(figures: &Figures, programs: &[&Program], at: usize, height: u16) -> Vec<Line<'static>> {
     if programs.is_empty() {
-        let words = if figures.brokers > 0 {
-            "No program is on Sidestep yet."
-        } else {
-            "No Sidestep program is running here. It appears when it starts."
-        };
-        return vec![Line::default(), words.into()];
+        return vec![Line::default(), nothing_words(figures).into()];
     }
     let heading = format!(
         "{:>7} {:<14} {:>7} {:>7} {:>6} {:>6} {:>7} {}",
@@ -175,6 +170,16 @@ fn table_lines(figures: &Figures, programs: &[&Program], at: usize, height: u16)
         if number == at { line.reversed() } else { line }
     });
     std::iter::once(Line::from(heading.bold())).chain(lines).collect()
+}
+
+/// What is said in place of programs.
+fn nothing_words(figures: &Figures) -> &'static str {
+    match figures {
+        Figures { has_looked: false, .. } => "Looking for programs ...",
+        Figures { brokers: 1.., .. } => "No program is on Sidestep yet.",
+        Figures { may_answer: true, .. } => "No program has answered yet.",
+        _ => "No Sidestep program is running here. It appears when it starts.",
+    }
 }
 
 fn program_line(program: &Program) -> Line<'static> {
@@ -381,10 +386,12 @@ mod tests {
             screen(80, 24, &figures, &Choice::default())
                 .contains(&"      7 nginx          it does not answer".to_owned())
         );
-        let nobody = screen(80, 24, &Figures::default(), &Choice::default());
-        assert!(
-            nobody.iter().any(|line| line.starts_with("No Sidestep program is running here")),
-            "{nobody:?}"
-        );
+        let said = |figures: &Figures| screen(80, 24, figures, &Choice::default())[2].clone();
+        let looked = || Figures { has_looked: true, ..Figures::default() };
+        assert_eq!(said(&Figures::default()), "Looking for programs ...", "nobody knows yet");
+        assert!(said(&looked()).starts_with("No Sidestep program is running here"));
+        let waiting = Figures { may_answer: true, ..looked() };
+        assert_eq!(said(&waiting), "No program has answered yet.");
+        assert_eq!(said(&Figures { brokers: 1, ..looked() }), "No program is on Sidestep yet.");
     }
 }
