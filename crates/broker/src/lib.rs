@@ -5,6 +5,7 @@
 //! | `protocol/` | the messages between a program's library and the broker |
 //! | `client/` | the library's end |
 //! | `peer.rs`, `machine_clock.rs` | the process at the other end of a socket; the clock that all processes share |
+//! | `shares.rs` | what users share, so that none keeps others out |
 //! | `registry/` | who has which claim and which queue, and the resulting actions; pure |
 //! | `server/` | sockets, the kernel, and the clock around the registry |
 #![forbid(unsafe_code)]
@@ -17,6 +18,7 @@ mod peer;
 pub mod protocol;
 pub mod registry;
 pub mod server;
+mod shares;
 mod transfer;
 
 pub use fuzz::fuzz_broker;

@@ -6,7 +6,7 @@ mod kernel_connection;
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::sleep;
@@ -16,6 +16,7 @@ use broker::client::{Client, ClientError, Event, Granted};
 use broker::protocol::{ClaimId, News, Profile, Purpose, Refusal, Route, Transport};
 use broker::server::{Config, Handle, OpenError, Server};
 use lab::{CLIENT_INTERFACE, CLIENT_V4, Lab, SERVER_INTERFACE, SERVER_V4, Side};
+use rustix::net::{AddressFamily, SocketType, sockopt};
 use transit::{Established, SocketKind, State};
 
 const PORT: u16 = 8080;
@@ -284,6 +285,66 @@ fn no_connection_is_lost_while_a_claim_takes_effect() {
     claiming.join().unwrap();
     let served = served.load(Ordering::Relaxed);
     assert!(served > 20, "only {served}");
+}
+
+/// A socket of the server's that shares its port.
+fn shared(setting: &Setting, kind: SocketType, address: &str) -> OwnedFd {
+    setting.lab.inside(Side::Server, || {
+        let socket = rustix::net::socket(AddressFamily::INET, kind, None).unwrap();
+        sockopt::set_socket_reuseaddr(&socket, true).unwrap();
+        rustix::net::bind(&socket, &SocketAddr::new(address.parse().unwrap(), PORT)).unwrap();
+        socket
+    })
+}
+
+#[test]
+fn who_connects_from_a_port_takes_nothing_of_who_listens_there() {
+    let Some(setting) = Setting::new(1) else { return };
+    let mut client = setting.attached();
+    let bound = shared(&setting, SocketType::STREAM, "0.0.0.0");
+    let listener = setting.listen();
+    for shares in [true, false] {
+        // Whether it shares its port can be set at any time.
+        sockopt::set_socket_reuseaddr(&bound, shares).unwrap();
+        let before = setting.peer();
+        let (claim, _) = client.claim(Transport::Tcp, Purpose::Outgoing, bound.as_fd()).unwrap();
+        sleep(EFFECT);
+        let peers = [before, setting.peer(), setting.peer()];
+        client.release(claim).unwrap();
+        let (claim, _) = client.claim(Transport::Tcp, Purpose::Outgoing, bound.as_fd()).unwrap();
+        for mut peer in peers {
+            let (mut accepted, _) = listener.accept().unwrap();
+            assert!(is_alive(&mut peer, &mut accepted));
+        }
+        client.release(claim).unwrap();
+    }
+}
+
+#[test]
+fn a_socket_of_the_kernels_with_one_address_goes_before_a_claimed_wildcard() {
+    let Some(setting) = Setting::new(2) else { return };
+    let mut client = setting.attached();
+    let specific = || UdpSocket::from(shared(&setting, SocketType::DGRAM, SERVER_V4));
+    let (wild, first) = (shared(&setting, SocketType::DGRAM, "0.0.0.0"), specific());
+    client.claim(Transport::Udp, Purpose::Udp, wild.as_fd()).unwrap();
+    let peer = setting.lab.inside(Side::Client, || UdpSocket::bind("0.0.0.0:0").unwrap());
+    let gets = |socket: &UdpSocket, time| {
+        peer.send_to(b"ping", (SERVER_V4, PORT)).unwrap();
+        socket.set_read_timeout(Some(time)).unwrap();
+        socket.recv(&mut [0; 4]).is_ok()
+    };
+    assert!((0..100).all(|_| gets(&first, PATIENCE)));
+    drop(first);
+    let wild = UdpSocket::from(wild);
+    let wait_until = |wanted: &dyn Fn() -> bool| {
+        let deadline = Instant::now() + PATIENCE;
+        while !wanted() {
+            assert!(Instant::now() < deadline, "it does not happen");
+        }
+    };
+    wait_until(&|| !gets(&wild, SILENCE)); // The stack has them.
+    let second = specific();
+    wait_until(&|| gets(&second, SILENCE));
 }
 
 #[test]

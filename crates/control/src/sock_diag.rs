@@ -39,6 +39,8 @@ pub struct KernelSocket {
     pub local: SocketAddr,
     /// Its peer's; zero without a peer.
     pub remote: SocketAddr,
+    /// The interface that it is bound to, by the kernel's number; 0 for none.
+    pub interface: u32,
     /// The kernel's number for it, which is never reused: SO_COOKIE in socket(7).
     pub cookie: u64,
 }
@@ -66,9 +68,43 @@ pub fn tcp_listeners() -> io::Result<Vec<KernelSocket>> {
     dump(Transport::Tcp, LISTEN, 0)
 }
 
+/// Those of one port.
+pub fn tcp_listeners_at(port: u16) -> io::Result<Vec<KernelSocket>> {
+    dump(Transport::Tcp, LISTEN, port)
+}
+
+/// The listener that the kernel gives a connection to which a peer opens to `local`. It looks nowhere but there, however many there are.
+pub fn tcp_listener_for(local: SocketAddr) -> io::Result<Option<KernelSocket>> {
+    const NOT_FOUND: i32 = 2; // ENOENT
+    let family = FAMILIES[usize::from(local.is_ipv6())];
+    let mut request = request(family, Transport::Tcp.number(), LISTEN, local.port());
+    request[6..8].copy_from_slice(&NLM_F_REQUEST.to_ne_bytes());
+    match local.ip() {
+        IpAddr::V4(address) => request[28..32].copy_from_slice(&address.octets()),
+        IpAddr::V6(address) => request[28..44].copy_from_slice(&address.octets()),
+    }
+    request[64..72].copy_from_slice(&[0xff; 8]); // Whatever its cookie: INET_DIAG_NOCOOKIE.
+    let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
+    socket.bind_auto()?;
+    socket.send_to(&request, &NetlinkAddress::new(0, 0), 0)?;
+    let mut answer = Vec::with_capacity(PART_MAX);
+    socket.recv(&mut answer, 0)?;
+    let Some((message, _)) = split_message(&answer) else { return Ok(None) };
+    match u16::from_ne_bytes([message[4], message[5]]) {
+        ERROR if error(message).raw_os_error() == Some(NOT_FOUND) => Ok(None),
+        ERROR => Err(error(message)),
+        _ => Ok(read(&message[HEADER_LEN..])),
+    }
+}
+
 /// The kernel's UDP sockets that have a port.
 pub fn udp_sockets() -> io::Result<Vec<KernelSocket>> {
     dump(Transport::Udp, ALL, 0)
+}
+
+/// Those of one port.
+pub fn udp_sockets_at(port: u16) -> io::Result<Vec<KernelSocket>> {
+    dump(Transport::Udp, ALL, port)
 }
 
 /// Port 0 matches every port.
@@ -132,7 +168,9 @@ fn read(octets: &[u8]) -> Option<KernelSocket> {
     let cookie = |at: usize| {
         u64::from(u32::from_ne_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]]))
     };
-    Some(KernelSocket { local: end(4, 8), remote: end(6, 24), cookie: cookie(44) | cookie(48) << 32 })
+    let interface = u32::from_ne_bytes([octets[40], octets[41], octets[42], octets[43]]);
+    let cookie = cookie(44) | cookie(48) << 32;
+    Some(KernelSocket { local: end(4, 8), remote: end(6, 24), interface, cookie })
 }
 
 fn read_address(family: u8, octets: &[u8]) -> IpAddr {
@@ -160,9 +198,12 @@ mod tests {
             let listens = KernelSocket {
                 local,
                 remote: SocketAddr::new(if local.is_ipv4() { [0; 4].into() } else { [0; 16].into() }, 0),
+                interface: 0,
                 cookie: socket_cookie(&listener).unwrap(),
             };
             assert!(tcp_listeners().unwrap().contains(&listens));
+            assert_eq!(tcp_listeners_at(local.port()).unwrap(), [listens]);
+            assert_eq!(tcp_listener_for(local).unwrap(), Some(listens));
             assert_eq!(tcp_connections(&[local.port()]).unwrap(), []);
 
             let client = TcpStream::connect(local).unwrap();
@@ -171,10 +212,12 @@ mod tests {
             let expected = KernelSocket {
                 local,
                 remote: client.local_addr().unwrap(),
+                interface: 0,
                 cookie: socket_cookie(&accepted).unwrap(),
             };
             assert_eq!(found, [expected]);
             drop(listener);
+            assert_eq!(tcp_listener_for(local).unwrap(), None);
             assert!(!tcp_listeners().unwrap().contains(&listens));
         }
     }

@@ -37,6 +37,8 @@ _Static_assert(sizeof(struct claim_key) == 24, "the layout is shared with user s
 struct claim_terms {
 	// Bit q: on receive queue q. All ones: on every queue, also those that have no bit.
 	__u64 queues;
+	// The same of connections that begin. On the other queues a listener of the kernel's goes first.
+	__u64 listening;
 	__u16 flags;
 	// Where flows are noted, and what notes must say to count: see `kernel_flows`.
 	__u16 table;
@@ -47,7 +49,7 @@ struct claim_terms {
 
 // Flags of claims. What begins now is the kernel's: its flow is noted.
 #define KERNEL_NEW 1
-// Some flows are the kernel's: those that are noted.
+// Some flows are the kernel's: those that are noted. The program sets this itself where a listener of the kernel's goes first.
 #define KERNEL_SOME 2
 
 // Beside the epoch in the note of a flow that a socket will get as soon as there is one: until then nobody knows the connection,

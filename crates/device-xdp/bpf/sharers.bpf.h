@@ -87,9 +87,10 @@ static __always_inline int is_among(__u64 numbers, __u32 number)
 
 // The sharer that has or gets a packet, of those who have claimed it. A connection that begins goes to any of them, and one of which nothing is
 // noted is that of a sharer who was there before the newcomers. While there are newcomers, it is noted what the settled alone would choose otherwise,
-// or will when the newcomers are of them. Where there are none, nothing is noted: so a flood of SYNs has nothing forgotten.
+// or will when the newcomers are of them. Where there are none, nothing is noted: so a flood of SYNs has nothing forgotten. What is chosen of a
+// part of them (`is_part`) is noted always, as what follows is chosen of all.
 static __always_inline __u32 choose_of_several(const struct packet *packet, __u64 numbers, const struct sharers *sharers,
-					       void *table)
+					       void *table, int is_part)
 {
 	int is_tcp = packet->key.protocol == IPPROTO_TCP;
 	__u64 settled = numbers & sharers->settled ?: numbers;
@@ -101,7 +102,7 @@ static __always_inline __u32 choose_of_several(const struct packet *packet, __u6
 	if (noted && is_among(numbers, *noted))
 		return *noted;
 	number = choose_by_hash(numbers, hash);
-	if (!is_tcp || is_among(settled, number))
+	if (!is_tcp || (is_among(settled, number) && !is_part))
 		return number;
 	if (!packet->begins)
 		number = choose_by_hash(settled, hash);
@@ -111,11 +112,11 @@ static __always_inline __u32 choose_of_several(const struct packet *packet, __u6
 }
 
 // The entry of `xsks` that a packet of a shared queue is for; NO_SOCKET if the claim is nobody's who shares it. A newcomer who is alone with
-// its claim keeps the connections that begin then when others claim the same.
-static __always_inline __u32 choose_sharer(const struct packet *packet, const struct claim_terms *terms, __u32 queue,
-					   const struct sharers *sharers)
+// its claim keeps the connections that begin then when others claim the same. Apart from the rest, whose stack has no room for it.
+static __noinline __u32 choose_sharer(const struct packet *packet, __u64 queues, __u32 queue,
+					   const struct sharers *sharers, int is_part)
 {
-	__u64 numbers = sharers->numbers & terms->queues;
+	__u64 numbers = sharers->numbers & queues;
 	struct flow_key flow;
 	void *table;
 	__u32 number;
@@ -124,9 +125,9 @@ static __always_inline __u32 choose_sharer(const struct packet *packet, const st
 		return NO_SOCKET;
 	table = bpf_map_lookup_elem(&shared_flows, &queue);
 	if (numbers & (numbers - 1))
-		return SHARER(choose_of_several(packet, numbers, sharers, table));
+		return SHARER(choose_of_several(packet, numbers, sharers, table, is_part));
 	number = lowest(numbers);
-	if (packet->begins && table && !is_among(sharers->settled, number)) {
+	if (packet->begins && table && (is_part || !is_among(sharers->settled, number))) {
 		flow = flow_of(packet);
 		bpf_map_update_elem(table, &flow, &number, BPF_ANY);
 	}

@@ -8,6 +8,7 @@
 //     look untagged, match no claim of the VLAN's addresses, and stay with the kernel),
 //   - is UDP or TCP to a claimed (address, tags, port), or an ICMP error about a packet from there,
 //   - arrived on a queue on which the claim holds,
+//   - begins no connection that is a listener's of the kernel before it is the claim's,
 //   - belongs to no flow that the kernel has kept,
 //   - fits a frame, whatever the MTU; a TCP segment may come in several where the sockets take that.
 // Everything else passes to the kernel, and so does a claimed packet on a queue that has no socket. But the kernel would reset
@@ -33,19 +34,65 @@ static __always_inline int is_port_claimed(const struct claim_key *key)
 	return word && (*word >> (port % 64)) & 1;
 }
 
-static __always_inline int holds_on(const struct claim_terms *terms, __u32 queue)
+static __always_inline int has_queue(__u64 queues, __u32 queue)
 {
-	return terms->queues == QUEUES_ALL || (queue < 64 && (terms->queues >> queue) & 1);
+	return queues == QUEUES_ALL || (queue < 64 && (queues >> queue) & 1);
 }
 
-// The entry of `xsks` that a claimed packet of a queue is for; NO_SOCKET if the claim does not hold there.
-static __always_inline __u32 socket_for(const struct packet *packet, const struct claim_terms *terms, __u32 queue)
+// Whether a queue, or somebody who shares it, is of these.
+static __always_inline int serves_one_of(__u64 queues, __u32 queue)
+{
+	struct sharers *sharing = bpf_map_lookup_elem(&sharers, &queue);
+
+	return sharing && sharing->numbers ? !!(sharing->numbers & queues) : has_queue(queues, queue);
+}
+
+// Whether the kernel has a listener for a segment that begins a connection, or the connection itself. Apart from the rest, whose stack has no room
+// for it.
+static __noinline int has_listener(struct xdp_md *ctx, const struct packet *packet)
+{
+	struct bpf_sock_tuple ends = {};
+	struct bpf_sock *found;
+
+	if (is_ipv4(packet)) {
+		ends.ipv4.saddr = packet->remote[3];
+		ends.ipv4.daddr = packet->key.address[3];
+		ends.ipv4.sport = packet->remote_port;
+		ends.ipv4.dport = packet->key.port;
+		found = bpf_sk_lookup_tcp(ctx, &ends, sizeof(ends.ipv4), BPF_F_CURRENT_NETNS, 0);
+	} else {
+		__builtin_memcpy(ends.ipv6.saddr, packet->remote, 16);
+		__builtin_memcpy(ends.ipv6.daddr, packet->key.address, 16);
+		ends.ipv6.sport = packet->remote_port;
+		ends.ipv6.dport = packet->key.port;
+		found = bpf_sk_lookup_tcp(ctx, &ends, sizeof(ends.ipv6), BPF_F_CURRENT_NETNS, 0);
+	}
+	if (!found)
+		return 0;
+	bpf_sk_release(found);
+	return 1;
+}
+
+// The queues, or numbers of those who share one, that a packet of `queue` may be for. Who only connects from a port is bound there, and
+// the kernel gives what begins a connection to a listener of the same port.
+static __always_inline __u64 takers(struct xdp_md *ctx, const struct packet *packet, const struct claim_terms *terms,
+				    __u32 queue)
+{
+	if (!packet->begins || !(terms->queues & ~terms->listening))
+		return terms->queues;
+	if (serves_one_of(terms->listening, queue))
+		return terms->listening;
+	return has_listener(ctx, packet) ? 0 : terms->queues;
+}
+
+// The entry of `xsks` that a packet for one of these is for; NO_SOCKET if the queue is not among them.
+static __always_inline __u32 socket_for(const struct packet *packet, __u64 queues, __u32 queue, int is_part)
 {
 	struct sharers *sharing = bpf_map_lookup_elem(&sharers, &queue);
 
 	if (sharing && sharing->numbers)
-		return choose_sharer(packet, terms, queue, sharing);
-	return holds_on(terms, queue) ? queue : NO_SOCKET;
+		return choose_sharer(packet, queues, queue, sharing, is_part);
+	return has_queue(queues, queue) ? queue : NO_SOCKET;
 }
 
 static __always_inline int has_socket(__u32 socket)
@@ -64,8 +111,7 @@ static __always_inline int is_reopening(void)
 // What becomes of a packet whose flow is noted under a claim that has flags; REDIRECTED if it is like others of the claim. A flow
 // that begins is the kernel's from now on if it is wanted so, or if its queue is not `served` now and might be later. Where it is
 // served, a SYN that no socket can be given is not believed: a forged one would take a connection from who has it.
-static __always_inline enum outcome by_notes(const struct packet *packet, const struct claim_terms *terms, int served,
-					     int takeable)
+static __always_inline enum outcome by_notes(const struct packet *packet, struct claim_terms *terms, int served, int takeable)
 {
 	struct flow_key flow = flow_of(packet);
 	__u32 epoch = terms->epoch, index = terms->table;
@@ -74,8 +120,13 @@ static __always_inline enum outcome by_notes(const struct packet *packet, const 
 
 	if (!table)
 		return REDIRECTED;
-	if ((terms->flags & KERNEL_NEW || !served) && packet->begins)
-		return bpf_map_update_elem(table, &flow, &epoch, BPF_ANY) ? REDIRECTED : PASSED_KERNEL_FLOW;
+	if ((terms->flags & KERNEL_NEW || !served) && packet->begins) {
+		if (bpf_map_update_elem(table, &flow, &epoch, BPF_ANY))
+			return REDIRECTED;
+		if (!(terms->flags & KERNEL_SOME))
+			terms->flags |= KERNEL_SOME;
+		return PASSED_KERNEL_FLOW;
+	}
 	if (!(terms->flags & KERNEL_SOME))
 		return REDIRECTED;
 	noted = bpf_map_lookup_elem(table, &flow);
@@ -95,6 +146,7 @@ static __always_inline enum outcome decide(struct xdp_md *ctx, const struct pack
 {
 	enum outcome noted = REDIRECTED;
 	struct claim_terms *terms;
+	__u64 queues;
 	__u32 socket;
 	int served;
 
@@ -105,8 +157,9 @@ static __always_inline enum outcome decide(struct xdp_md *ctx, const struct pack
 		return obstacle ?: PASSED_UNCLAIMED_ADDRESS;
 	if (length_of(ctx, chains) > PACKET_MAX && !(chains && is_tcp_segment(packet)))
 		obstacle = PASSED_TOO_LONG;
-	socket = socket_for(packet, terms, ctx->rx_queue_index);
-	if (terms->flags) {
+	queues = takers(ctx, packet, terms, ctx->rx_queue_index);
+	socket = socket_for(packet, queues, ctx->rx_queue_index, queues != terms->queues);
+	if (terms->flags || queues != terms->queues) {
 		served = socket != NO_SOCKET && has_socket(socket);
 		noted = by_notes(packet, terms, served, served && !obstacle);
 	}

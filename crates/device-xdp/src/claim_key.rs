@@ -57,12 +57,13 @@ const KERNEL_SOME: u16 = 2;
 #[repr(C)]
 pub(crate) struct ClaimValue {
     queues: u64,
+    listening: u64,
     flags: u16,
     table: u16,
     epoch: u32,
 }
 
-// SAFETY: integers of 8, 2, 2 and 4 octets, so there are no holes and every bit pattern is valid.
+// SAFETY: integers of 8, 8, 2, 2 and 4 octets, so there are no holes and every bit pattern is valid.
 unsafe impl aya::Pod for ClaimValue {}
 
 impl From<ClaimTerms> for ClaimValue {
@@ -70,7 +71,8 @@ impl From<ClaimTerms> for ClaimValue {
         let flag = |set: bool, flag: u16| if set { flag } else { 0 };
         let flags = flag(terms.kernel_new, KERNEL_NEW) | flag(terms.kernel_some, KERNEL_SOME);
         let Marks { table, epoch } = terms.marks;
-        ClaimValue { queues: terms.queues.bits(), flags, table, epoch }
+        let (queues, listening) = (terms.queues.bits(), terms.listening.bits());
+        ClaimValue { queues, listening, flags, table, epoch }
     }
 }
 
@@ -79,7 +81,19 @@ impl From<ClaimValue> for ClaimTerms {
         let has = |flag: u16| value.flags & flag != 0;
         let (kernel_new, kernel_some) = (has(KERNEL_NEW), has(KERNEL_SOME));
         let marks = Marks { table: value.table, epoch: value.epoch };
-        ClaimTerms { queues: QueueSet::from_bits(value.queues), kernel_new, kernel_some, marks }
+        let [queues, listening] = [value.queues, value.listening].map(QueueSet::from_bits);
+        ClaimTerms { queues, listening, kernel_new, kernel_some, marks }
+    }
+}
+
+impl ClaimValue {
+    /// Has flows looked up that the program has noted of its own accord.
+    pub(crate) fn with_noted(self) -> ClaimValue {
+        ClaimValue { flags: self.flags | KERNEL_SOME, ..self }
+    }
+
+    pub(crate) fn has_noted(self) -> bool {
+        self.flags & KERNEL_SOME != 0
     }
 }
 
@@ -150,11 +164,12 @@ mod tests {
         let value = |terms| ClaimValue::from(terms);
         assert_eq!(
             value(ClaimTerms::default()),
-            ClaimValue { queues: u64::MAX, flags: 0, table: 0, epoch: 0 }
+            ClaimValue { queues: u64::MAX, listening: u64::MAX, flags: 0, table: 0, epoch: 0 }
         );
         let queues = QueueSet::from_iter([1]);
-        let terms = ClaimTerms { queues, kernel_new: true, kernel_some: false, marks: MARKS };
-        assert_eq!(value(terms), ClaimValue { queues: 2, flags: 1, table: 3, epoch: 7 });
+        let terms =
+            ClaimTerms { queues, listening: queues, kernel_new: true, kernel_some: false, marks: MARKS };
+        assert_eq!(value(terms), ClaimValue { queues: 2, listening: 2, flags: 1, table: 3, epoch: 7 });
         assert_eq!(value(ClaimTerms { kernel_some: true, ..terms }).flags, 3);
     }
 
@@ -166,7 +181,8 @@ mod tests {
         }
         assert_eq!(ClaimKey { protocol: 1, ..claim("192.0.2.1", Transport::Tcp, 1).into() }.claim(), None);
         let queues = QueueSet::from_iter([1, 63]);
-        let terms = ClaimTerms { queues, kernel_new: false, kernel_some: true, marks: MARKS };
+        let listening = QueueSet::NONE;
+        let terms = ClaimTerms { queues, listening, kernel_new: false, kernel_some: true, marks: MARKS };
         assert_eq!(ClaimTerms::from(ClaimValue::from(terms)), terms);
     }
 

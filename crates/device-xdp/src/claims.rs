@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use aya::maps::{Array, HashMap, MapData};
-use steering::{Claim, ClaimTerms};
+use steering::{Claim, ClaimTerms, QueueSet};
 
 use crate::XdpError;
 use crate::claim_key::{ClaimKey, ClaimValue, PortBit};
@@ -49,8 +49,8 @@ impl Claims {
     /// Adds a claim, or changes its terms; no packet meets neither the old nor the new ones. The port's bit only says that it is
     /// worth looking; the claim itself decides. So order does not matter.
     pub(crate) fn put(&mut self, claim: Claim, terms: ClaimTerms) -> Result<(), XdpError> {
-        let known = self.current.get(&claim);
-        if known == Some(&terms) {
+        let known = self.current.get(&claim).copied();
+        if known == Some(terms) {
             return Ok(());
         }
         let bit = PortBit::of(&claim);
@@ -58,12 +58,22 @@ impl Claims {
         if !self.port_users.contains_key(&bit) {
             self.write_port(bit, true)?;
         }
-        self.claims.insert(ClaimKey::from(claim), ClaimValue::from(terms), 0).map_err(map_error("claims"))?;
+        let noted = known.is_some_and(|known| self.has_noted(claim, known, terms));
+        let value = ClaimValue::from(terms);
+        let value = if noted { value.with_noted() } else { value };
+        self.claims.insert(ClaimKey::from(claim), value, 0).map_err(map_error("claims"))?;
         if is_new {
             *self.port_users.entry(bit).or_default() += 1;
         }
         self.current.insert(claim, terms);
         Ok(())
+    }
+
+    /// Whether the program has noted flows under the claim of its own accord, which count under the next terms, too: those of listeners of the
+    /// kernel's that went first.
+    fn has_noted(&self, claim: Claim, before: ClaimTerms, next: ClaimTerms) -> bool {
+        let may_have = before.deaf() != QueueSet::NONE && before.marks == next.marks;
+        may_have && self.claims.get(&ClaimKey::from(claim), 0).is_ok_and(ClaimValue::has_noted)
     }
 
     /// Removes a claim, if there is one.

@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::net::SocketAddr;
 
 use aya::maps::{ArrayOfMaps, HashMap, Map, MapData, MapError};
-use steering::{ClaimTerms, Marks, Transport};
+use steering::{ClaimTerms, Marks, QueueSet, Transport};
 
 use crate::claim_key::octets_of;
 use crate::error::{absent_is_fine, map_error};
@@ -104,7 +104,7 @@ impl KernelFlows {
 
     /// Makes the table that flows under these terms are noted in, if there is none.
     pub(crate) fn prepare(&mut self, terms: &ClaimTerms) -> Result<(), XdpError> {
-        let notes = terms.kernel_new || terms.kernel_some;
+        let notes = terms.kernel_new || terms.kernel_some || terms.deaf() != QueueSet::NONE;
         if notes && self.room > 0 { self.table(terms.marks.table).map(drop) } else { Ok(()) }
     }
 

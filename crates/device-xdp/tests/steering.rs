@@ -22,8 +22,13 @@ use support::{Lab, lab};
 const PORT: u16 = 53;
 const NO_OPERATION: [u8; 4] = [1; 4];
 /// Terms under which the kernel may have flows.
-const KERNEL_SOME: ClaimTerms =
-    ClaimTerms { queues: QueueSet::ALL, kernel_new: false, kernel_some: true, marks: MARKS };
+const KERNEL_SOME: ClaimTerms = ClaimTerms {
+    kernel_some: true,
+    marks: MARKS,
+    queues: QueueSet::ALL,
+    listening: QueueSet::ALL,
+    kernel_new: false,
+};
 const MARKS: Marks = Marks { table: 0, epoch: 0 };
 const NEXT: Marks = Marks { epoch: 1, ..MARKS };
 
@@ -272,6 +277,35 @@ fn notes_of_another_epoch_are_as_good_as_none() {
     assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, ACK, 10))), "passed_kernel_flow");
     setting.set_terms(KERNEL_SOME);
     assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, ACK, 10))), "redirected");
+}
+
+/// As in the kernel, where a socket that is only bound gets nothing that begins.
+#[test]
+fn a_listener_of_the_kernels_goes_before_who_only_connects_from_its_port() {
+    let outgoing = ClaimTerms { listening: QueueSet::NONE, ..ClaimTerms::default() };
+    let Some(mut setting) = Setting::new(outgoing) else { return };
+    let _device = setting.device();
+    let segment = |source, flags| ipv4(TCP, &tcp(source, PORT, flags, 0));
+    let both = |source, flags| [segment(source, flags), ipv6(TCP, &tcp(source, PORT, flags, 0))];
+    for frame in both(4000, SYN) {
+        assert_eq!(setting.outcome(&frame), "redirected", "both ends may connect at once");
+    }
+    assert!(!setting.is_noted(4000), "whoever knows its ends cannot take a connection away by a SYN");
+
+    let _listener = std::net::TcpListener::bind(("::", PORT)).unwrap();
+    for frame in both(4001, SYN).into_iter().chain(both(4001, ACK)) {
+        assert_eq!(setting.outcome(&frame), "passed_kernel_flow");
+    }
+    for frame in both(4000, ACK).into_iter().chain(both(4000, SYN | ACK)) {
+        assert_eq!(setting.outcome(&frame), "redirected", "who connects gets answers");
+    }
+    // Other terms change nothing for what has begun.
+    setting.set_terms(ClaimTerms { queues: QueueSet::from_iter([0]), ..outgoing });
+    assert_eq!(setting.outcome(&segment(4001, ACK)), "passed_kernel_flow");
+    // Who listens itself gets what begins.
+    setting.set_terms(ClaimTerms { listening: QueueSet::from_iter([0]), ..outgoing });
+    assert_eq!([SYN, ACK].map(|flags| setting.outcome(&segment(4002, flags))), ["redirected"; 2]);
+    assert_eq!(setting.outcome(&segment(4001, ACK)), "passed_kernel_flow");
 }
 
 /// So nobody's connections break off because another user has many.

@@ -101,6 +101,9 @@ impl FromIterator<u16> for QueueSet {
 pub struct ClaimTerms {
     /// Packets are taken on these receive queues.
     pub queues: QueueSet,
+    /// TCP connections that peers open are taken on those of them that are in this set. On the others a listener of the kernel's goes
+    /// first, as it does before a socket that is only bound; without one, they are taken as well.
+    pub listening: QueueSet,
     /// New TCP connections go to the kernel, and their flows are marked as the kernel's.
     pub kernel_new: bool,
     /// Some flows are marked as the kernel's, and their packets go to the kernel. New connections that no socket takes are marked as
@@ -132,10 +135,18 @@ impl Marks {
     }
 }
 
+impl ClaimTerms {
+    /// The queues on which the kernel's listeners go first.
+    pub fn deaf(&self) -> QueueSet {
+        QueueSet::from_bits(self.queues.bits() & !self.listening.bits())
+    }
+}
+
 /// Every packet of the claim is taken.
 impl Default for ClaimTerms {
     fn default() -> ClaimTerms {
-        ClaimTerms { queues: QueueSet::ALL, kernel_new: false, kernel_some: false, marks: Marks::default() }
+        let (queues, listening) = (QueueSet::ALL, QueueSet::ALL);
+        ClaimTerms { queues, listening, kernel_new: false, kernel_some: false, marks: Marks::default() }
     }
 }
 

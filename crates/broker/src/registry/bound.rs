@@ -18,6 +18,10 @@ pub struct Bound {
     pub device: Option<u32>,
 }
 
+/// See [`Bound::match_of`]; the better one is the greater one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Match(bool, bool, bool);
+
 /// The addresses of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
@@ -45,14 +49,25 @@ pub(crate) fn is_link_local(address: IpAddr) -> bool {
 impl Bound {
     /// The addresses of an interface that packets to the socket come to, as far as the interface has them.
     pub(super) fn addresses_on<'v>(&self, view: &'v View) -> impl Iterator<Item = LocalAddress> + use<'v> {
-        let (scope, device) = (self.scope, self.device);
+        let (bound, index) = (*self, view.index);
         let locals = view.addresses.iter().copied();
-        locals.filter(move |local| {
-            // Which tags belong to a VLAN interface is not known here, so a socket bound to one has no addresses.
-            let on_device =
-                device.is_none_or(|device| device == view.index && local.vlan == VlanTags::default());
-            on_device && scope.contains(local.address) && !is_kernels(local.address)
-        })
+        locals.filter(move |local| bound.has(index, *local) && !is_kernels(local.address))
+    }
+
+    /// Whether packets to an address of the interface with this index come to the socket.
+    fn has(&self, index: u32, local: LocalAddress) -> bool {
+        // Which tags belong to a VLAN interface is not known here, so a socket bound to one has no addresses.
+        let on_device = self.device.is_none_or(|device| device == index && local.vlan == VlanTags::default());
+        on_device && self.scope.contains(local.address)
+    }
+
+    /// How well a socket with this address matches a packet to an address of the interface with this index; `None` if not at all. Of several
+    /// sockets the kernel gives a packet to those that match best: by address, by interface, by family (Linux, `inet_lhash2_lookup` and
+    /// `udp4_lib_lookup2`).
+    pub(super) fn match_of(&self, index: u32, local: LocalAddress) -> Option<Match> {
+        let is_one = matches!(self.scope, Scope::One(_));
+        let is_of_both = matches!(self.scope, Scope::Any { v4: true, v6: true }) && local.address.is_ipv4();
+        self.has(index, local).then_some(Match(is_one, self.device.is_some(), !is_of_both))
     }
 
     /// Whether a connection with this end belongs to the socket.

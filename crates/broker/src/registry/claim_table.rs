@@ -1,6 +1,7 @@
 //! All claims, found by their numbers and by their ports: there are tens of thousands, and each request asks for some.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use steering::Transport;
 
@@ -11,16 +12,24 @@ use super::{Claim, ClaimKey};
 pub(super) struct ClaimTable {
     claims: BTreeMap<ClaimKey, Claim>,
     by_port: BTreeMap<(Transport, u16), BTreeSet<ClaimKey>>,
+    /// How many are for each socket, by the kernel's number for it.
+    by_cookie: BTreeMap<u64, usize>,
 }
 
 impl ClaimTable {
     pub(super) fn insert(&mut self, id: ClaimKey, claim: Claim) {
         self.by_port.entry(place_of(&claim)).or_default().insert(id);
+        *self.by_cookie.entry(claim.shadow.cookie).or_default() += 1;
         self.claims.insert(id, claim);
     }
 
     pub(super) fn remove(&mut self, id: ClaimKey) -> Option<Claim> {
         let claim = self.claims.remove(&id)?;
+        let count = self.by_cookie.get_mut(&claim.shadow.cookie).expect("every claim is counted");
+        *count -= 1;
+        if *count == 0 {
+            self.by_cookie.remove(&claim.shadow.cookie);
+        }
         let place = place_of(&claim);
         let others = self.by_port.get_mut(&place).expect("every claim has its place");
         others.remove(&id);
@@ -35,10 +44,32 @@ impl ClaimTable {
     }
 
     /// Its socket stays where it is bound.
-    pub(super) fn set_draining(&mut self, id: ClaimKey) {
-        self.claims.get_mut(&id).into_iter().for_each(|claim| claim.draining = true);
+    /// False if it is so already.
+    pub(super) fn set_draining(&mut self, id: ClaimKey) -> bool {
+        self.claims.get_mut(&id).is_some_and(|claim| !std::mem::replace(&mut claim.draining, true))
     }
 
+    /// Whether anybody has claimed the socket of this number.
+    pub(super) fn has_socket(&self, cookie: u64) -> bool {
+        self.by_cookie.contains_key(&cookie)
+    }
+
+    /// So many from the first after `last` on, in the order of their numbers.
+    pub(super) fn behind(
+        &self,
+        last: Option<ClaimKey>,
+        max: usize,
+    ) -> impl Iterator<Item = (ClaimKey, &Claim)> + '_ {
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        self.claims.range((from, Bound::Unbounded)).take(max).map(|(id, claim)| (*id, claim))
+    }
+
+    /// Whether any is of this port.
+    pub(super) fn has_port(&self, transport: Transport, port: u16) -> bool {
+        self.by_port.contains_key(&(transport, port))
+    }
+
+    #[cfg(test)]
     pub(super) fn iter(&self) -> impl Iterator<Item = (ClaimKey, &Claim)> + '_ {
         self.claims.iter().map(|(id, claim)| (*id, claim))
     }

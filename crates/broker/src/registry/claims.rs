@@ -19,6 +19,8 @@ pub(super) const CLAIMS_MAX: usize = 1 << 14;
 pub(super) const ALIKE_MAX: usize = 128;
 /// Addresses and ports that are claimed on one interface at most; the steering program has room for some more.
 const KEYS_MAX: usize = 60_000;
+/// Claims of all clients at most: each second the broker looks after their sockets.
+pub(super) const CLAIMS_OF_ALL_MAX: usize = 1 << 16;
 /// How long a drained listener's claim lasts at least.
 pub(super) const DRAINED_MIN: Duration = Duration::from_secs(60);
 /// Listeners of one client that are remembered after their claims were released.
@@ -59,8 +61,11 @@ impl Registry {
         let has_room = |interface: &Interface| {
             interface.keys.len() + shadow.addresses_on(&interface.view).count() <= KEYS_MAX
         };
-        let alike = self.alike.get(&Likeness::of(client, &shadow)).copied().unwrap_or_default();
-        if own.len() >= CLAIMS_MAX || alike >= ALIKE_MAX || !self.interfaces.values().all(has_room) {
+        let likeness = Likeness::of(client, &shadow);
+        let alike = self.alike.get(&likeness).map_or(0, |alike| alike.count);
+        let user = self.user_of(client);
+        let is_too_much = own.len() >= CLAIMS_MAX || !self.shares.have_room(CLAIMS_OF_ALL_MAX, user, 1);
+        if is_too_much || alike >= ALIKE_MAX || !self.interfaces.values().all(has_room) {
             return Err(Refusal::TooMany);
         }
         let id = (id, client);
@@ -68,12 +73,16 @@ impl Registry {
             let port = shadow.bound.port;
             self.ports.on_claimed(port, shadow.owner, !self.is_used(port));
         }
-        self.claims.insert(id, Claim { client, shadow, draining: false });
-        self.alike.insert(Likeness::of(client, &shadow), alike + 1);
+        self.shares.add(user, 1);
+        self.claims.insert(id, Claim { client, user, shadow, draining: false });
+        let alike = self.alike.entry(likeness).or_default();
+        alike.count += 1;
+        let changes = alike.count == 1 || alike.draining == alike.count - 1;
         self.clients.entry(client).or_default().insert(id);
-        let links: Vec<LinkNumber> = self.interfaces.keys().copied().collect();
-        let is_first = alike == 0;
-        links.into_iter().for_each(|link| self.place(id, link, is_first));
+        if changes {
+            let links: Vec<LinkNumber> = self.interfaces.keys().copied().collect();
+            links.into_iter().for_each(|link| self.place(likeness, link));
+        }
         Ok(())
     }
 
@@ -124,14 +133,14 @@ impl Registry {
     /// A connection with this end moves to the kernel, and its packets must be found.
     pub fn note_moved(&mut self, local: SocketAddr, now: Instant) {
         self.ports.note_kernel_connections(local.port(), now);
-        self.touch_port(local.port());
+        self.touch_port(Transport::Tcp, local.port());
     }
 
     /// The flow of a handshake that nobody has is noted as awaited: as long as it is, the steering program is to look it up, claimed or
     /// not.
     pub fn await_flow(&mut self, local: SocketAddr, until: Instant, now: Instant) {
         self.ports.await_flows(local.port(), until, now);
-        self.touch_port(local.port());
+        self.touch_port(Transport::Tcp, local.port());
     }
 
     /// Whether packets to `local` are this client's by one of its claims, and not by now another user's, who listens there.
@@ -227,23 +236,50 @@ impl Registry {
         self.claims.has_any(transport)
     }
 
-    /// Claims whose sockets the client itself keeps, with what identifies these; the broker looks after them.
-    pub fn shadows(&self) -> impl Iterator<Item = (ClaimKey, &Shadow)> + '_ {
+    /// So many claims at most, from the first behind `last` on, and with each what identifies its socket if its client itself keeps that: the
+    /// broker looks after these.
+    pub fn shadows(
+        &self,
+        last: Option<ClaimKey>,
+        max: usize,
+    ) -> impl Iterator<Item = (ClaimKey, Option<&Shadow>)> + '_ {
         let is_looked_after = |claim: &Claim| !claim.draining && claim.shadow.purpose != Purpose::Outgoing;
-        self.claims.iter().filter(move |(_, claim)| is_looked_after(claim)).map(|(id, it)| (id, &it.shadow))
+        let claims = self.claims.behind(last, max);
+        claims.map(move |(id, claim)| (id, is_looked_after(claim).then_some(&claim.shadow)))
     }
 
-    /// Claims for connections to be made, from ports at which a listener that their client has not claimed would miss peers.
-    pub fn deaf_to(&self, listeners: &[(u64, u16)]) -> Vec<ClaimKey> {
-        let mut deaf = BTreeSet::new();
-        for &(cookie, port) in listeners {
-            let claims = || self.claims.at(Transport::Tcp, port);
-            let hear = claims().filter(|(_, it)| it.listens() && it.shadow.cookie == cookie);
-            let hear: BTreeSet<ClientId> = hear.map(|(_, claim)| claim.client).collect();
-            let outgoing = claims().filter(|(_, it)| !it.draining && it.shadow.purpose == Purpose::Outgoing);
-            deaf.extend(outgoing.filter(|(_, it)| !hear.contains(&it.client)).map(|(id, _)| id));
+    /// The highest number of a claim up to now.
+    pub fn last_claim(&self) -> ClaimId {
+        ClaimId(self.last_claim)
+    }
+
+    /// Whether anything of a port is claimed.
+    pub fn is_claimed(&self, transport: Transport, port: u16) -> bool {
+        self.claims.has_port(transport, port)
+    }
+
+    /// The sockets that the kernel has at a port, by their numbers and where they are bound; connected ones are not among them. Those
+    /// that nobody has claimed go before claims that match a packet less well.
+    pub fn note_sockets(&mut self, transport: Transport, port: u16, sockets: &[(u64, Bound)]) {
+        let unclaimed = sockets.iter().filter(|(cookie, _)| !self.claims.has_socket(*cookie));
+        let unclaimed: BTreeSet<Bound> = unclaimed.map(|(_, bound)| *bound).collect();
+        let place = (transport, port);
+        if self.unclaimed.get(&place).is_some_and(|before| *before == unclaimed) {
+            return;
         }
-        deaf.into_iter().collect()
+        let before = match unclaimed.is_empty() {
+            true => self.unclaimed.remove(&place),
+            false => self.unclaimed.insert(place, unclaimed),
+        };
+        if before.is_some() || self.unclaimed.contains_key(&place) {
+            self.touch_port(transport, port);
+        }
+    }
+
+    /// Ports at which sockets were noted that nobody has claimed.
+    pub fn ports_noted(&self, transport: Transport) -> Vec<u16> {
+        let all = (transport, 0)..=(transport, u16::MAX);
+        self.unclaimed.range(all).map(|((_, port), _)| *port).collect()
     }
 
     /// A client's claims, and whether each is drained.
@@ -272,16 +308,20 @@ impl Registry {
     }
 
     fn set_draining(&mut self, claim: ClaimKey, now: Instant) {
-        self.claims.set_draining(claim);
+        let is_new = self.claims.set_draining(claim);
         let Some(state) = self.claims.get(claim) else { return };
         let (transport, port) = (state.shadow.transport, state.shadow.bound.port);
+        let likeness = Likeness::of(state.client, &state.shadow);
         if state.listens() {
             self.drained.insert((now + DRAINED_MIN, claim));
         }
+        if let Some(alike) = self.alike.get_mut(&likeness).filter(|_| is_new) {
+            alike.draining += 1;
+        }
         if transport == Transport::Tcp {
             self.ports.note_kernel_connections(port, now);
-            self.touch_port(port);
         }
+        self.touch_port(transport, port);
     }
 
     /// Forgets drained listeners of clients without queues: where nothing arrives at a client, it has no connections that the claim
@@ -301,44 +341,38 @@ impl Registry {
         }
     }
 
-    /// Makes a claim a user of its keys on one interface; whether that changes what they amount to, the caller knows.
-    pub(super) fn place(&mut self, id: ClaimKey, link: LinkNumber, changes: bool) {
-        let (Some(claim), Some(interface)) = (self.claims.get(id), self.interfaces.get_mut(&link)) else {
-            return;
-        };
-        for key in keys_of(&claim.shadow, &interface.view) {
-            interface.keys.entry(key).or_default().users.insert(id);
-            if changes {
-                self.dirty.insert((link, key));
-            }
+    /// Makes claims of this kind users of their keys on one interface.
+    pub(super) fn place(&mut self, likeness: Likeness, link: LinkNumber) {
+        let Some(interface) = self.interfaces.get_mut(&link) else { return };
+        for key in likeness.keys_on(&interface.view) {
+            interface.keys.entry(key).or_default().users.insert(likeness);
+            self.dirty.insert((link, key));
         }
     }
 
     pub(super) fn forget_claim(&mut self, id: ClaimKey) {
         let Some(claim) = self.claims.remove(id) else { return };
-        let is_last = self.forget_likeness(Likeness::of(claim.client, &claim.shadow));
-        for (link, interface) in &mut self.interfaces {
-            for key in keys_of(&claim.shadow, &interface.view) {
-                if let Some(state) = interface.keys.get_mut(&key) {
-                    state.users.remove(&id);
-                    if is_last || claim.draining {
-                        self.dirty.insert((*link, key));
-                    }
-                }
-            }
+        self.shares.remove(claim.user, 1);
+        let likeness = Likeness::of(claim.client, &claim.shadow);
+        let Some(alike) = self.alike.get_mut(&likeness) else { return };
+        alike.count -= 1;
+        alike.draining -= usize::from(claim.draining);
+        let is_last = alike.count == 0;
+        let changes = claim.draining || alike.count == alike.draining;
+        if is_last {
+            self.alike.remove(&likeness);
         }
-    }
-
-    /// One claim of this kind goes; whether it was the last.
-    fn forget_likeness(&mut self, likeness: Likeness) -> bool {
-        match self.alike.get_mut(&likeness) {
-            Some(count) if *count > 1 => {
-                *count -= 1;
-                false
-            }
-            _ => {
-                self.alike.remove(&likeness);
-                true
+        if !changes {
+            return;
+        }
+        for (link, interface) in &mut self.interfaces {
+            for key in likeness.keys_on(&interface.view) {
+                if let Some(state) = interface.keys.get_mut(&key) {
+                    if is_last {
+                        state.users.remove(&likeness);
+                    }
+                    self.dirty.insert((*link, key));
+                }
             }
         }
     }
@@ -347,17 +381,30 @@ impl Registry {
 /// What two claims have in common of which one changes nothing while there is the other, and none of them is drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Likeness {
-    client: ClientId,
-    transport: Transport,
-    purpose: Purpose,
-    bound: Bound,
-    shares_port: bool,
+    pub(super) client: ClientId,
+    pub(super) transport: Transport,
+    pub(super) purpose: Purpose,
+    pub(super) bound: Bound,
+    pub(super) shares_port: bool,
+}
+
+/// How many claims are alike.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Alike {
+    pub(super) count: usize,
+    /// How many of them are drained.
+    pub(super) draining: usize,
 }
 
 impl Likeness {
     fn of(client: ClientId, shadow: &Shadow) -> Likeness {
         let Shadow { transport, purpose, bound, shares_port, .. } = *shadow;
         Likeness { client, transport, purpose, bound, shares_port }
+    }
+
+    /// The keys of such a claim on an interface.
+    pub(super) fn keys_on<'v>(&self, view: &'v View) -> impl Iterator<Item = Key> + use<'v> {
+        keys_of((self.transport, self.bound), view)
     }
 }
 
@@ -373,21 +420,31 @@ impl Claim {
 }
 
 impl Shadow {
-    /// Whether its packets can be taken from an interface. Nobody sends several questions of DNS as one packet.
+    /// Whether its packets can be taken from an interface.
     fn may_claim_on(&self, view: &View) -> bool {
-        self.transport == Transport::Tcp || !view.merges_datagrams || self.bound.port == DNS
+        may_claim((self.transport, self.bound), view)
     }
 
     /// The addresses of an interface that its packets are taken from.
     fn addresses_on<'v>(&self, view: &'v View) -> impl Iterator<Item = LocalAddress> + use<'v> {
-        self.may_claim_on(view).then(|| self.bound.addresses_on(view)).into_iter().flatten()
+        self.keys_on(view).map(|key| key.local)
+    }
+
+    /// The keys of the socket on an interface.
+    pub(super) fn keys_on<'v>(&self, view: &'v View) -> impl Iterator<Item = Key> + use<'v> {
+        keys_of((self.transport, self.bound), view)
     }
 }
 
+/// Whether packets of a socket can be taken from an interface. Nobody sends several questions of DNS as one packet.
+fn may_claim((transport, bound): (Transport, Bound), view: &View) -> bool {
+    transport == Transport::Tcp || !view.merges_datagrams || bound.port == DNS
+}
+
 /// The keys of a socket on an interface.
-pub(super) fn keys_of<'v>(shadow: &Shadow, view: &'v View) -> impl Iterator<Item = Key> + use<'v> {
-    let (transport, port) = (shadow.transport, shadow.bound.port);
-    shadow.addresses_on(view).map(move |local| Key { transport, port, local })
+fn keys_of((transport, bound): (Transport, Bound), view: &View) -> impl Iterator<Item = Key> + use<'_> {
+    let locals = may_claim((transport, bound), view).then(|| bound.addresses_on(view)).into_iter().flatten();
+    locals.map(move |local| Key { transport, port: bound.port, local })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use clock::Instant;
 use steering::{Claim, ClaimTerms, LocalAddress, QueueSet, Transport};
 
-use super::ClaimKey;
+use super::claims::Likeness;
 use super::left::LeftQueue;
 use super::queues::QueueTable;
 
@@ -44,7 +44,7 @@ pub(super) struct Key {
 /// The clients that claim a key.
 #[derive(Debug)]
 pub(super) struct KeyState {
-    pub(super) users: BTreeSet<ClaimKey>,
+    pub(super) users: BTreeSet<Likeness>,
     /// Queues of its users on which the kernel's own connections are known, so that all others can be taken.
     pub(super) cleared: QueueSet,
     /// Since when new connections are left to the kernel, for those that it has to be known.
@@ -52,6 +52,8 @@ pub(super) struct KeyState {
     /// Queues on which a killed broker's claim still holds, and those of them whose owners may have drained it.
     pub(super) left: QueueSet,
     pub(super) left_drained: QueueSet,
+    /// Those of them whose owners listen.
+    pub(super) left_listening: QueueSet,
     /// The latest terms in the steering program.
     pub(super) told: Option<ClaimTerms>,
 }
@@ -64,6 +66,7 @@ impl Default for KeyState {
             marked_at: None,
             left: QueueSet::NONE,
             left_drained: QueueSet::NONE,
+            left_listening: QueueSet::NONE,
             told: None,
         }
     }

@@ -15,7 +15,6 @@ use std::net::SocketAddr;
 use clock::{Duration, Instant};
 use steering::{ClaimTerms, QueueSet, Transport};
 
-use super::claims::keys_of;
 use super::interface::{Interface, Key};
 use super::{Action, ClientId, LinkNumber, Registry, Shadow};
 
@@ -57,6 +56,7 @@ impl Registry {
             let state = interface.keys.entry(key).or_default();
             state.left = QueueSet::from_bits(terms.queues.bits() & owned.bits());
             state.left_drained = if terms.kernel_new { state.left } else { QueueSet::NONE };
+            state.left_listening = QueueSet::from_bits(terms.listening.bits() & owned.bits());
             state.told = Some(*terms);
             if key.transport == Transport::Tcp {
                 self.ports.restore(key.port, terms.marks);
@@ -117,7 +117,7 @@ impl Registry {
     pub(super) fn on_claimed_again(&mut self, client: ClientId, shadow: &Shadow) {
         for (&link, interface) in &mut self.interfaces {
             let owned: QueueSet = interface.queues.owned(client).collect();
-            for key in keys_of(shadow, &interface.view) {
+            for key in shadow.keys_on(&interface.view) {
                 let Some(state) = interface.keys.get_mut(&key) else { continue };
                 state.left_drained = QueueSet::from_bits(state.left_drained.bits() & !owned.bits());
                 self.dirty.insert((link, key));
@@ -160,6 +160,7 @@ impl Interface {
             if kept != state.left.bits() {
                 state.left = QueueSet::from_bits(kept);
                 state.left_drained = QueueSet::from_bits(kept & state.left_drained.bits());
+                state.left_listening = QueueSet::from_bits(kept & state.left_listening.bits());
                 changed.push(*key);
             }
         }
@@ -196,12 +197,8 @@ mod tests {
     }
 
     fn terms(queues: &[u16], kernel_new: bool, kernel_some: bool) -> ClaimTerms {
-        ClaimTerms {
-            queues: queues.iter().copied().collect(),
-            kernel_new,
-            kernel_some,
-            marks: Marks { table: 3, epoch: 7 },
-        }
+        let queues: QueueSet = queues.iter().copied().collect();
+        ClaimTerms { queues, listening: queues, kernel_new, kernel_some, marks: Marks { table: 3, epoch: 7 } }
     }
 
     fn listener() -> Shadow {

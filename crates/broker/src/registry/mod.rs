@@ -15,7 +15,7 @@
 //! ```
 //!
 //! The second look is needed because SYNs still pass while the first one takes place. Marks are removed, because later connections with the
-//! same ends may be ours. The library's page `posix`, `socket/hand_over.rs`, shows how a client gives a queue back
+//! same ends may be ours. The library's page `posix`, `moves/`, shows how a client gives a queue back
 //! under load.
 //!
 //! After each call that may change something, call [`Registry::poll`] until it returns `None`, and again at
@@ -43,8 +43,9 @@ pub use bound::{Bound, Scope};
 pub use interface::View;
 
 use crate::protocol::{ClaimId, Purpose};
+use crate::shares::{Shares, User};
 use claim_table::ClaimTable;
-use claims::Likeness;
+use claims::{Alike, Likeness};
 use interface::{Interface, Key};
 use ports::PortTable;
 
@@ -138,6 +139,8 @@ pub struct Shadow {
 #[derive(Debug)]
 struct Claim {
     client: ClientId,
+    /// Whose client that is.
+    user: User,
     shadow: Shadow,
     draining: bool,
 }
@@ -154,7 +157,13 @@ pub struct Registry {
     /// Drained listeners, and when to see whether their clients still have queues.
     drained: BTreeSet<(Instant, ClaimKey)>,
     /// How many of them are alike.
-    alike: BTreeMap<Likeness, usize>,
+    alike: BTreeMap<Likeness, Alike>,
+    /// How many each user has.
+    shares: Shares,
+    /// The users of clients; root where none is named.
+    users: BTreeMap<ClientId, User>,
+    /// Where sockets are bound that nobody has claimed, by port.
+    unclaimed: BTreeMap<(Transport, u16), BTreeSet<Bound>>,
     /// Where clients listened whose claims are released, and who made the listeners; the latest last.
     former: BTreeMap<ClientId, VecDeque<(Bound, u32)>>,
     /// Interfaces that are attached, or were.
@@ -181,6 +190,15 @@ impl Registry {
         client
     }
 
+    /// Whose process a client is, before it claims anything.
+    pub fn set_user(&mut self, client: ClientId, user: User) {
+        self.users.insert(client, user);
+    }
+
+    fn user_of(&self, client: ClientId) -> User {
+        self.users.get(&client).copied().unwrap_or_default()
+    }
+
     /// With whom a client may share a queue: with nobody unless this is said.
     pub fn set_identity(&mut self, client: ClientId, identity: Option<Identity>) {
         match identity {
@@ -203,6 +221,7 @@ impl Registry {
             self.forget_claim(claim);
         }
         self.former.remove(&client);
+        self.users.remove(&client);
     }
 
     /// A client wants queues.
@@ -341,8 +360,8 @@ impl Registry {
             state.users.clear();
             self.dirty.insert((link, *key));
         }
-        let claims: Vec<ClaimKey> = self.claims.iter().map(|(id, _)| id).collect();
-        claims.into_iter().for_each(|claim| self.place(claim, link, true));
+        let kinds: Vec<Likeness> = self.alike.keys().copied().collect();
+        kinds.into_iter().for_each(|kind| self.place(kind, link));
     }
 
     /// The steering program is no longer attached to an interface.
@@ -381,7 +400,7 @@ impl Registry {
             let is_drained = self.claims.at(Transport::Tcp, port).any(|(_, claim)| claim.draining);
             self.ports.on_looked(port, found || is_drained, now);
             self.clear(port, now);
-            self.touch_port(port);
+            self.touch_port(Transport::Tcp, port);
             self.forget_unused_port(port);
         }
     }
@@ -392,7 +411,7 @@ impl Registry {
     /// What to do next.
     pub fn poll(&mut self, now: Instant) -> Option<Action> {
         for port in self.ports.stop_awaiting(now) {
-            self.touch_port(port);
+            self.touch_port(Transport::Tcp, port);
         }
         self.expire_drained(now);
         self.expire_left(now);

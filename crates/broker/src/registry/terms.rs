@@ -3,17 +3,32 @@
 use clock::Instant;
 use steering::{ClaimTerms, Marks, QueueSet, Transport};
 
-use super::claims::keys_of;
+use super::claims::Likeness;
 use super::interface::{Interface, Key, KeyState};
 use super::ports::MARKING;
-use super::{Action, Claim, ClaimKey, ClientId, LinkNumber, Registry};
+use super::{Action, Bound, ClientId, LinkNumber, Registry};
 use crate::protocol::Purpose;
+
+/// The queues of those who have claimed a key.
+struct Takers {
+    queues: QueueSet,
+    /// Of those that get connections that begin.
+    listening: QueueSet,
+}
+
+/// Nobody.
+impl Default for Takers {
+    fn default() -> Takers {
+        Takers { queues: QueueSet::NONE, listening: QueueSet::NONE }
+    }
+}
 
 impl Registry {
     /// Puts the changes of the steering program before all other actions.
     pub(super) fn settle_claims(&mut self, now: Instant) {
         for (link, key) in self.dirty.clone() {
             self.mark_gain(link, key, now);
+            self.note_heard(link, key, now);
         }
         let dirty = std::mem::take(&mut self.dirty);
         let told: Vec<Action> = dirty.into_iter().filter_map(|(link, key)| self.tell(link, key)).collect();
@@ -22,7 +37,7 @@ impl Registry {
 
     /// Where a claim takes hold of a queue on which the kernel may have connections, these are looked for first.
     fn mark_gain(&mut self, link: LinkNumber, key: Key, now: Instant) {
-        let wanted = self.queues_for(link, key);
+        let wanted = self.takers(link, key).queues;
         let is_shared = self.is_shared(link, key);
         let Some(state) = self.key_mut(link, key) else { return };
         state.cleared = match is_shared {
@@ -35,17 +50,26 @@ impl Registry {
         } else {
             state.marked_at.get_or_insert(now);
             self.ports.mark(key.port, now);
-            self.touch_port(key.port);
+            self.touch_port(key.transport, key.port);
+        }
+    }
+
+    /// Where somebody will listen before whom a listener of the kernel's went up to now, that has connections of which the steering program has
+    /// noted the flows.
+    fn note_heard(&mut self, link: LinkNumber, key: Key, now: Instant) {
+        let interface = self.interfaces.get(&link);
+        let told = interface.and_then(|interface| interface.keys.get(&key)?.told);
+        let (Some(told), Some(next)) = (told, self.terms_for(link, key)) else { return };
+        if told.deaf().bits() & next.listening.bits() != 0 && !next.kernel_some {
+            self.ports.note_kernel_connections(key.port, now);
+            self.touch_port(key.transport, key.port);
         }
     }
 
     /// Whether the kernel may have connections from the same address and port.
     fn is_shared(&self, link: LinkNumber, key: Key) -> bool {
-        let users = self.interfaces.get(&link).and_then(|interface| interface.keys.get(&key));
-        let mut users =
-            users.into_iter().flat_map(|state| &state.users).filter_map(|id| self.claims.get(*id));
-        let shares = |claim: &Claim| claim.shadow.purpose == Purpose::Listener || claim.shadow.shares_port;
-        key.transport == Transport::Tcp && users.any(shares)
+        let shares = |user: &Likeness| user.purpose == Purpose::Listener || user.shares_port;
+        key.transport == Transport::Tcp && self.users_of(link, key).any(shares)
     }
 
     /// The kernel's connections on this port are known: all of what was marked for long enough.
@@ -57,7 +81,7 @@ impl Registry {
             })
             .collect();
         for (link, key) in keys {
-            let wanted = self.queues_for(link, key);
+            let wanted = self.takers(link, key).queues;
             let Some(state) = self.key_mut(link, key) else { continue };
             if state.marked_at.is_some_and(|since| now >= since + MARKING) {
                 state.cleared = wanted;
@@ -107,47 +131,66 @@ impl Registry {
     fn terms_for(&self, link: LinkNumber, key: Key) -> Option<ClaimTerms> {
         let is_awaited = key.transport == Transport::Tcp && self.ports.is_awaited(key.port);
         let state = self.interfaces.get(&link)?.keys.get(&key)?;
-        let is_held = self.queues_for(link, key) != QueueSet::NONE || state.left != QueueSet::NONE;
+        let takers = self.takers(link, key);
+        let is_held = takers.queues != QueueSet::NONE || state.left != QueueSet::NONE;
         if !is_held && !is_awaited {
             return None;
         }
         let queues = QueueSet::from_bits(state.cleared.bits() | state.left.bits());
         if key.transport == Transport::Udp {
-            return Some(ClaimTerms {
-                queues,
-                kernel_new: false,
-                kernel_some: false,
-                marks: Marks::default(),
-            });
+            let (listening, marks) = (queues, Marks::default());
+            return Some(ClaimTerms { queues, listening, kernel_new: false, kernel_some: false, marks });
         }
-        let is_draining = |id: &ClaimKey| self.claims.get(*id).is_some_and(|claim| claim.draining);
+        let listening = queues.bits() & (takers.listening.bits() | state.left_listening.bits());
+        let listening = QueueSet::from_bits(listening);
+        let is_draining = |user: &Likeness| self.alike.get(user).is_some_and(|alike| alike.draining > 0);
         let is_draining = state.left_drained != QueueSet::NONE || state.users.iter().any(is_draining);
         let kernel_new = self.ports.is_marking(key.port) || is_draining;
         let kernel_some = kernel_new || is_awaited || self.ports.has_kernel_connections(key.port);
-        Some(ClaimTerms { queues, kernel_new, kernel_some, marks: self.ports.marks(key.port) })
+        let marks = self.ports.marks(key.port);
+        Some(ClaimTerms { queues, listening, kernel_new, kernel_some, marks })
     }
 
-    /// The queues of all clients that claim the key.
-    fn queues_for(&self, link: LinkNumber, key: Key) -> QueueSet {
-        let Some(interface) = self.interfaces.get(&link) else { return QueueSet::NONE };
-        let users = interface.keys.get(&key).into_iter().flat_map(|state| &state.users);
-        let clients = users.filter_map(|id| self.claims.get(*id)).map(|claim| claim.client);
-        let bits = clients.fold(0, |bits, client| bits | interface.queues.served_by(client).bits());
-        QueueSet::from_bits(bits)
+    /// Who gets what comes to a key. A connection that begins, and a datagram, is for those sockets alone that match it best; a segment of a
+    /// connection that there is, for any that has the port.
+    fn takers(&self, link: LinkNumber, key: Key) -> Takers {
+        let Some(interface) = self.interfaces.get(&link) else { return Takers::default() };
+        let index = interface.view.index;
+        let match_of = |bound: &Bound| bound.match_of(index, key.local);
+        let listens = |user: &&Likeness| user.purpose != Purpose::Outgoing;
+        let is_open =
+            |user: &&Likeness| self.alike.get(*user).is_some_and(|alike| alike.count > alike.draining);
+        let listeners = || self.users_of(link, key).filter(listens);
+        let open = listeners().filter(is_open).filter_map(|user| match_of(&user.bound));
+        let unclaimed = self.unclaimed.get(&(key.transport, key.port)).into_iter().flatten();
+        let best = open.chain(unclaimed.filter_map(match_of)).max();
+        let queues_of = |client: ClientId| interface.queues.served_by(client).bits();
+        let best = listeners().filter(|user| match_of(&user.bound) >= best);
+        let listening = best.fold(0, |bits, user| bits | queues_of(user.client));
+        let queues = match key.transport {
+            Transport::Udp => listening,
+            Transport::Tcp => self.users_of(link, key).fold(0, |bits, user| bits | queues_of(user.client)),
+        };
+        Takers { queues: QueueSet::from_bits(queues), listening: QueueSet::from_bits(listening) }
+    }
+
+    fn users_of(&self, link: LinkNumber, key: Key) -> impl Iterator<Item = &Likeness> + '_ {
+        let state = self.interfaces.get(&link).and_then(|interface| interface.keys.get(&key));
+        state.into_iter().flat_map(|state| &state.users)
     }
 
     pub(super) fn touch_client(&mut self, client: ClientId, link: LinkNumber) {
         let Some(interface) = self.interfaces.get(&link) else { return };
         let claims = self.clients.get(&client).into_iter().flatten();
         for claim in claims.filter_map(|id| self.claims.get(*id)) {
-            let keys = keys_of(&claim.shadow, &interface.view);
+            let keys = claim.shadow.keys_on(&interface.view);
             self.dirty.extend(keys.map(|key| (link, key)));
         }
     }
 
-    pub(super) fn touch_port(&mut self, port: u16) {
+    pub(super) fn touch_port(&mut self, transport: Transport, port: u16) {
         for (&link, interface) in &self.interfaces {
-            let keys = interface.keys_of(Transport::Tcp, port);
+            let keys = interface.keys_of(transport, port);
             self.dirty.extend(keys.map(|key| (link, key)));
         }
     }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-use super::claims::{ALIKE_MAX, CLAIMS_MAX};
+use super::claims::{ALIKE_MAX, CLAIMS_MAX, CLAIMS_OF_ALL_MAX};
 use super::model::{Event, World, local};
 use super::*;
 use crate::protocol::Refusal;
@@ -135,13 +135,24 @@ fn a_new_listener_leaves_new_connections_to_the_kernel_until_those_that_it_has_a
     world.apply(Event::Attach(0));
     world.apply(listen(0, 80));
     world.settle();
-    let nothing =
-        ClaimTerms { queues: QueueSet::NONE, kernel_new: true, kernel_some: true, marks: Marks::default() };
+    let nothing = ClaimTerms {
+        queues: QueueSet::NONE,
+        listening: QueueSet::NONE,
+        kernel_new: true,
+        kernel_some: true,
+        marks: Marks::default(),
+    };
     assert_eq!(terms(&world, 80), [nothing]);
     world.apply(Event::Pass(5));
     world.settle();
     let queues = QueueSet::from_bits(1);
-    let some = ClaimTerms { queues, kernel_new: false, kernel_some: true, marks: Marks::default() };
+    let some = ClaimTerms {
+        queues,
+        listening: queues,
+        kernel_new: false,
+        kernel_some: true,
+        marks: Marks::default(),
+    };
     assert_eq!(terms(&world, 80), [some], "SYNs that passed during the look were noted");
     world.apply(Event::Pass(20));
     world.settle();
@@ -285,16 +296,98 @@ fn what_waited_at_a_users_listener_is_not_for_another_users() {
 
 #[test]
 fn who_connects_from_a_port_does_not_take_what_comes_to_anothers_listener_there() {
+    let mut world = attached(2);
+    (0..2).for_each(|_| world.apply(Event::Connect));
+    (0..2).for_each(|which| world.apply(Event::Attach(which)));
+    let outgoing = |client, port| {
+        let (purpose, shares_port) = (Purpose::Outgoing, false);
+        Event::Claim { client, address: 3, port, purpose, shares_port }
+    };
+    settle_down(&mut world);
+    world.apply(outgoing(0, 80));
+    settle_down(&mut world);
+    let queues_of = |world: &World, which: usize| world.registry.queues_of(world.clients[which], 0);
+    let (own, others) = (queues_of(&world, 0), queues_of(&world, 1));
+    assert!(own != QueueSet::NONE && others != QueueSet::NONE, "{own:?} {others:?}");
+    let now = |world: &World| terms(world, 80)[0];
+    assert_eq!(
+        (now(&world).queues, now(&world).listening),
+        (own, QueueSet::NONE),
+        "whoever listens goes first"
+    );
+    world.apply(listen(1, 80));
+    settle_down(&mut world);
+    let both = QueueSet::from_bits(own.bits() | others.bits());
+    assert_eq!(
+        (now(&world).queues, now(&world).listening),
+        (both, others),
+        "and who listens keeps what begins"
+    );
+    world.apply(listen(0, 80));
+    world.settle();
+    assert!(now(&world).kernel_some, "the kernel may have taken connections meanwhile");
+    settle_down(&mut world);
+    assert_eq!((now(&world).queues, now(&world).listening), (both, both), "it is its own");
+}
+
+/// Until the kernel has been asked of all ports twice.
+fn settle_down(world: &mut World) {
+    for _ in 0..4 {
+        world.settle();
+        world.apply(Event::Pass(90));
+    }
+    world.settle();
+}
+
+#[test]
+fn a_socket_of_one_address_goes_before_a_wildcard_of_another_process() {
+    for (purpose, transport) in [(Purpose::Udp, Transport::Udp), (Purpose::Listener, Transport::Tcp)] {
+        let mut world = attached(2);
+        (0..2).for_each(|_| world.apply(Event::Connect));
+        (0..2).for_each(|which| world.apply(Event::Attach(which)));
+        let claim = |client, address| Event::Claim { client, address, port: 80, purpose, shares_port: true };
+        world.apply(claim(0, 1));
+        world.apply(claim(1, 2));
+        settle_down(&mut world);
+        let queues = [0, 1].map(|which: usize| world.registry.queues_of(world.clients[which], 0));
+        let at = |world: &World, address| {
+            let claim = steering::Claim { transport, port: 80, local: local(address, 0) };
+            world.maps[&0].get(&claim).map_or(QueueSet::NONE, |terms| terms.listening)
+        };
+        assert!(!queues.contains(&QueueSet::NONE), "{queues:?}");
+        assert_eq!(at(&world, 0), queues[1], "{transport:?}: the address is its own");
+        assert_eq!(at(&world, 2), queues[0], "{transport:?}: on others there is nobody else");
+
+        // One that nobody has claimed goes before both.
+        let bound = |device| Bound { scope: Scope::One(local(2, 0).address), port: 80, device };
+        world.registry.note_sockets(transport, 80, &[(99, bound(Some(77)))]);
+        settle_down(&mut world);
+        assert_eq!(at(&world, 2), queues[0], "{transport:?}: it is another interface's");
+        world.registry.note_sockets(transport, 80, &[(99, bound(None))]);
+        settle_down(&mut world);
+        assert_eq!(at(&world, 2), QueueSet::NONE, "{transport:?}: the kernel has a better match");
+        world.registry.note_sockets(transport, 80, &[]);
+        settle_down(&mut world);
+        assert_eq!(at(&world, 2), queues[0], "{transport:?}: it is gone");
+    }
+}
+
+#[test]
+fn one_users_claims_leave_room_for_those_of_others() {
     let mut world = attached(1);
-    world.apply(Event::Connect);
-    let client = world.clients[0];
-    let registry = &mut world.registry;
-    let outgoing = Shadow { purpose: Purpose::Outgoing, ..listener_of(1000, 7) };
-    let claim = registry.claim(client, outgoing).unwrap();
-    assert_eq!(registry.deaf_to(&[(8, 81)]), []);
-    assert_eq!(registry.deaf_to(&[(8, 80)]), [(claim, client)]);
-    registry.claim(client, listener_of(1000, 8)).unwrap();
-    assert_eq!(registry.deaf_to(&[(8, 80)]), [], "it is its own");
+    let claims = |world: &mut World, user| {
+        let client = world.registry.add_client();
+        world.registry.set_user(client, user);
+        let shadow = |port| Shadow { bound: Bound { port, ..listener_of(0, 1).bound }, ..listener_of(0, 1) };
+        let ports = (1..=CLAIMS_MAX as u16).cycle().take(CLAIMS_MAX);
+        ports.take_while(|port| world.registry.claim(client, shadow(*port)).is_ok()).count()
+    };
+    let own: usize = (0..4).map(|_| claims(&mut world, 7)).sum();
+    assert_eq!(own, CLAIMS_OF_ALL_MAX / 2);
+    assert_eq!(claims(&mut world, 8), CLAIMS_MAX);
+    let first = world.registry.clients.keys().next().copied().unwrap();
+    world.registry.remove_client(first, Instant::ZERO);
+    assert_eq!(claims(&mut world, 7), CLAIMS_MAX, "what is gone makes room");
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Carries out the registry's actions, and looks after the sockets behind claims.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 
 use clock::{Duration, Instant};
 use control::SegmentClamp;
@@ -11,9 +10,11 @@ use steering::{QueueSet, Transport};
 
 use super::broker::{ADDRESSES_MAX, Broker, List};
 use super::helpers::Passed;
+use super::look::Look;
 use super::notice::Notice;
+use super::shadow::bound_of;
 use crate::protocol::{Grant, News};
-use crate::registry::{Action, ClaimKey, ClientId, Identity, LinkNumber, Shadow};
+use crate::registry::{Action, Bound, ClientId, Identity, LinkNumber};
 
 /// How long until a queue is lent again that could not be: its last owner's socket is gone a moment after it was closed.
 /// It grows by as much with each attempt, as the kernel may be slow, or the queue another program's.
@@ -21,6 +22,8 @@ const BUSY_PAUSE: Duration = Duration::from_millis(20);
 /// Attempts behind which it grows no more.
 const BUSY_ATTEMPTS: u32 = 50;
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
+/// Claims that are looked at in one turn: less than a millisecond.
+const LOOKED_AT_ONCE: usize = 1 << 11;
 
 impl Broker {
     /// Does what the registry wants.
@@ -167,25 +170,56 @@ impl Broker {
         }
     }
 
-    /// Finds claims whose sockets were closed, or bound elsewhere, without a message: other sockets may bind their ports now.
-    pub(super) fn look_after_shadows(&mut self, now: Instant) {
+    /// Begins to look for claims whose sockets were closed, or bound elsewhere, without a message: other sockets may bind their ports now.
+    pub(super) fn look_after_shadows(&mut self) {
+        if self.look.is_some() {
+            return;
+        }
+        let mut places = BTreeMap::new();
+        let mut unheard = Vec::new();
         for (transport, list) in [(Transport::Tcp, tcp_listeners as List), (Transport::Udp, udp_sockets)] {
             if !self.registry.has_claims_of(transport) {
                 continue;
             }
-            let Ok(alive) = list() else { continue };
-            let places: BTreeMap<u64, SocketAddr> =
-                alive.iter().map(|socket| (socket.cookie, socket.local)).collect();
-            let is_gone =
-                |shadow: &Shadow| places.get(&shadow.cookie).is_none_or(|local| !shadow.bound.is_at(*local));
-            let own = self.registry.shadows().filter(|(_, shadow)| shadow.transport == transport);
-            let mut gone: Vec<ClaimKey> =
-                own.filter(|(_, shadow)| is_gone(shadow)).map(|(claim, _)| claim).collect();
-            if transport == Transport::Tcp {
-                let listeners: Vec<_> = alive.iter().map(|it| (it.cookie, it.local.port())).collect();
-                gone.extend(self.registry.deaf_to(&listeners));
+            match list() {
+                Ok(alive) => {
+                    self.note_sockets(transport, &alive);
+                    places.extend(alive.iter().map(|socket| (socket.cookie, socket.local)));
+                }
+                Err(_) => unheard.push(transport),
             }
-            gone.into_iter().for_each(|claim| self.registry.on_shadow_gone(claim, now));
+        }
+        self.look = Some(Look { places, unheard, until: self.registry.last_claim(), last: None });
+    }
+
+    /// Looks at some claims more, so that whoever wants something does not wait for all.
+    pub(super) fn go_on_looking(&mut self, now: Instant) {
+        let Some(mut look) = self.look.take() else { return };
+        let mut gone = Vec::new();
+        let mut looked_at = 0;
+        for (claim, shadow) in self.registry.shadows(look.last, LOOKED_AT_ONCE) {
+            if claim.0 > look.until {
+                break; // Its socket may be younger than the list.
+            }
+            (look.last, looked_at) = (Some(claim), looked_at + 1);
+            if shadow.is_some_and(|shadow| look.is_gone(shadow)) {
+                gone.push(claim);
+            }
+        }
+        gone.into_iter().for_each(|claim| self.registry.on_shadow_gone(claim, now));
+        self.look = (looked_at == LOOKED_AT_ONCE).then_some(look);
+    }
+
+    /// Notes sockets of the kernel's at claimed ports.
+    fn note_sockets(&mut self, transport: Transport, sockets: &[KernelSocket]) {
+        let noted = self.registry.ports_noted(transport).into_iter().map(|port| (port, Vec::new()));
+        let mut by_port: BTreeMap<u16, Vec<(u64, Bound)>> = noted.collect();
+        let claimed = |(_, bound): &(u64, Bound)| self.registry.is_claimed(transport, bound.port);
+        for (cookie, bound) in sockets.iter().filter_map(bound_of).filter(claimed) {
+            by_port.entry(bound.port).or_default().push((cookie, bound));
+        }
+        for (port, sockets) in by_port {
+            self.registry.note_sockets(transport, port, &sockets);
         }
     }
 }

@@ -19,6 +19,7 @@ use super::handshakes::Handshakes;
 use super::helpers::{Helpers, Theirs};
 use super::kept_sockets::KeptSockets;
 use super::kernel_memory::KernelMemory;
+use super::look::Look;
 use super::notice::Notice;
 use super::orphans::Orphan;
 use super::port::Port;
@@ -80,6 +81,8 @@ pub(super) struct Broker {
     pub(super) inbox: Inbox,
     pub(super) helpers: Arc<Helpers>,
     pub(super) under_way: UnderWay<Broker>,
+    /// A look after sockets behind claims that has not come to its end.
+    pub(super) look: Option<Look>,
     pub(super) next_tick: Instant,
     pub(super) last_turn: Instant,
     pub(super) notices: Vec<Notice>,

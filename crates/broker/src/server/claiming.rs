@@ -1,6 +1,9 @@
 //! Claims: proof by the bound socket, and what is kept of it.
 
+use std::io;
+
 use clock::Instant;
+use control::sock_diag::KernelSocket;
 
 use super::broker::Broker;
 use super::helpers::Theirs;
@@ -8,7 +11,7 @@ use super::outcome::{Outcome, done};
 use super::port::address;
 use super::shadow;
 use crate::protocol::{Answer, ClaimId, Claimed, Purpose, RELEASED_MAX, Refusal, Transport};
-use crate::registry::{ClientId, Shadow};
+use crate::registry::{Bound, ClientId, Shadow};
 
 /// Places of a claim in an answer.
 const PLACES_MAX: usize = 200;
@@ -33,11 +36,17 @@ impl Broker {
                 }
                 (Err(_), _) => None,
             };
+            let found = found.map(|shadow| with_neighbours(shadow, shadow::look_around(&shadow)));
             (found, kept)
         };
-        type Found = (Result<Shadow, Refusal>, Option<Theirs>);
+        type Found = (Result<(Shadow, Vec<(u64, Bound)>), Refusal>, Option<Theirs>);
         let then = move |broker: &mut Broker, (found, socket): Found, now: Instant| {
-            broker.claim(client, (found?, again), socket, now).map(|answer| Some((answer, None)))
+            let (shadow, neighbours) = found?;
+            let answer = broker.claim(client, (shadow, again), socket, now)?;
+            if purpose != Purpose::Outgoing {
+                broker.registry.note_sockets(shadow.transport, shadow.bound.port, &neighbours);
+            }
+            Ok(Some((answer, None)))
         };
         self.set_aside((client, id), move |_| look(socket), then, now)
     }
@@ -106,4 +115,13 @@ impl Broker {
             (false, None) => Err(Refusal::Profile(format!("by the profile {}", profile.name))),
         }
     }
+}
+
+/// A socket, and those beside it. Where a connection is to be made from a port at which somebody listens, the kernel has connections, whatever the
+/// socket's options are by now. So it may where it does not tell.
+fn with_neighbours(shadow: Shadow, found: io::Result<Vec<KernelSocket>>) -> (Shadow, Vec<(u64, Bound)>) {
+    let is_beside = !matches!(&found, Ok(found) if found.iter().all(|it| it.cookie == shadow.cookie));
+    let shares_port = shadow.shares_port || shadow.purpose == Purpose::Outgoing && is_beside;
+    let neighbours = found.into_iter().flatten().filter_map(|socket| shadow::bound_of(&socket)).collect();
+    (Shadow { shares_port, ..shadow }, neighbours)
 }

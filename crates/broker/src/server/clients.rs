@@ -14,11 +14,11 @@ use super::helpers::{Passed, Theirs};
 use super::names::printable;
 use super::notice::Notice;
 use super::privilege::is_as_privileged;
-use super::shares::{User, has_room};
 use super::token;
 use crate::peer::Peer;
 use crate::protocol::{Answer, Key, News, ProtocolError, Refusal, ToBroker, decode};
 use crate::registry::{ClientId, Identity};
+use crate::shares::{User, has_room};
 use crate::transfer::Arrival;
 
 /// Clients at one time, of which one user has its share: see [`has_room`].
@@ -80,6 +80,7 @@ impl Broker {
         raise_descriptor_limit();
         let key = Key(random_numbers().ok()?);
         let client = self.registry.add_client();
+        self.registry.set_user(client, user);
         let connection = Connection::new(socket, pidfd, (pid, user), key);
         let watched = watch(&self.epoll, connection.socket(), token::socket(client), EventFlags::IN);
         let process = connection.pidfd.as_ref();

@@ -10,8 +10,8 @@ use rustix::net::{Shutdown, shutdown};
 
 use super::confinement::Filters;
 use super::helpers::{Passed, Theirs};
-use super::shares::User;
 use crate::protocol::{Answer, FromBroker, Key, News, ProgramReport, ProtocolError, encode};
+use crate::shares::User;
 use crate::transfer::send;
 
 /// Messages and octets that may wait for a client that does not read, beside what the kernel keeps.

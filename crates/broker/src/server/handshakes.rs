@@ -11,9 +11,9 @@ use std::net::SocketAddr;
 use clock::{Duration, Instant};
 use steering::QueueSet;
 
-use super::shares::User;
 use crate::protocol::Handshake;
 use crate::registry::ClientId;
+use crate::shares::User;
 
 /// How long to wait for a process that continues a handshake.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);

@@ -22,7 +22,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::shares::User;
+use crate::shares::User;
 
 /// Threads at most, and those that work for one user.
 const THREADS_MAX: usize = 64;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use rustix::process::{Resource, getrlimit};
 
 use super::helpers::Theirs;
-use super::shares::{Shares, User};
 use crate::registry::ClaimKey;
+use crate::shares::{Shares, User};
 
 /// Ports that the kernel chooses from unless told otherwise (ip_local_port_range, ip(7)).
 const SOURCE_PORTS: usize = 28_232;

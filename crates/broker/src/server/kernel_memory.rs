@@ -9,7 +9,7 @@ use clock::{Duration, Instant};
 use control::sock_diag::KernelSocket;
 
 use super::machine::memory_len;
-use super::shares::{Shares, User};
+use crate::shares::{Shares, User};
 
 /// The part of the machine's memory that all may have together.
 const PART: usize = 8;

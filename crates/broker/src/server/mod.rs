@@ -12,10 +12,10 @@
 //! | `actions.rs` | the registry's actions; sockets that were closed without a message |
 //! | `clients.rs`, `aside.rs` | clients: connecting, sending, leaving; requests on which helpers work |
 //! | `broker.rs` | the broker's state, on which all of these are methods |
-//! | `port.rs`, `routes.rs`, `questions.rs`, `strays.rs`, `orphans.rs`, `handshakes.rs`, `recent_moves.rs`, `kept_sockets.rs`, `kernel_memory.rs`, `under_way.rs`, `connection.rs`, `successor.rs` | its parts |
+//! | `port.rs`, `routes.rs`, `questions.rs`, `strays.rs`, `orphans.rs`, `handshakes.rs`, `look.rs`, `recent_moves.rs`, `kept_sockets.rs`, `kernel_memory.rs`, `under_way.rs`, `connection.rs`, `successor.rs` | its parts |
 //! | `helpers.rs`, `outcome.rs` | threads for what may take long; what comes of a request |
 //! | `data_path.rs`, `pins.rs`, `place.rs` | operations on an interface; what keeps them if the broker is killed; whose place this one takes |
-//! | `shadow.rs`, `datagram.rs`, `family.rs`, `privilege.rs`, `confinement.rs`, `shares.rs`, `names.rs`, `notice.rs`, `token.rs`, `machine.rs`, `choice.rs`, `config.rs` | single questions and values |
+//! | `shadow.rs`, `datagram.rs`, `family.rs`, `privilege.rs`, `confinement.rs`, `names.rs`, `notice.rs`, `token.rs`, `machine.rs`, `choice.rs`, `config.rs` | single questions and values |
 
 mod actions;
 mod aside;
@@ -38,6 +38,7 @@ mod inheritance;
 mod interfaces;
 mod kept_sockets;
 mod kernel_memory;
+mod look;
 mod machine;
 mod made_up;
 mod moves;
@@ -57,7 +58,6 @@ mod return_of_clients;
 mod routes;
 mod search;
 mod shadow;
-mod shares;
 mod status;
 mod strays;
 mod succession;

@@ -24,11 +24,11 @@ use super::broker::Broker;
 use super::helpers::Theirs;
 use super::kernel_memory::Reservation;
 use super::outcome::Outcome;
-use super::shares::User;
 use super::under_way::BrokerThread;
 use crate::moving::{decide, unpack};
 use crate::protocol::{Answer, Moving, Refusal};
 use crate::registry::ClientId;
+use crate::shares::User;
 
 impl Broker {
     /// Makes the kernel's socket of a client's connection: a helper's work, as it copies all octets, and may wait for the kernel to hear

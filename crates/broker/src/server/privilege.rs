@@ -5,8 +5,8 @@ use std::os::fd::BorrowedFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::shares::User;
 use crate::registry::Identity;
+use crate::shares::User;
 
 /// Capabilities to receive all packets of an interface and to configure it: CAP_NET_ADMIN, CAP_NET_RAW (linux/capability.h).
 const NEEDED: u64 = 1 << 12 | 1 << 13;

@@ -1,8 +1,10 @@
 //! The kernel's description of a socket that a client claims to be bound or connected.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
+use control::sock_diag::{KernelSocket, tcp_listener_for, tcp_listeners_at, udp_sockets_at};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrAny, SocketType, ipproto, sockopt};
 use steering::Transport;
@@ -56,6 +58,30 @@ pub(super) fn examine(
         owner: rustix::fs::fstat(socket).map_err(|_| Refusal::NoSocket)?.st_uid,
         shares_port: shares(sockopt::socket_reuseaddr(socket)) || shares(sockopt::socket_reuseport(socket)),
     })
+}
+
+/// The kernel's sockets beside one of a claim: for a socket that gets what begins, those of its port; and for one to connect from, the listener that
+/// goes before it, if any.
+pub(super) fn look_around(shadow: &Shadow) -> io::Result<Vec<KernelSocket>> {
+    let Bound { scope, port, .. } = shadow.bound;
+    match (shadow.purpose, scope) {
+        (Purpose::Udp, _) => udp_sockets_at(port),
+        (Purpose::Outgoing, Scope::One(address)) => {
+            Ok(tcp_listener_for(SocketAddr::new(address, port))?.into_iter().collect())
+        }
+        (Purpose::Outgoing | Purpose::Listener, _) => tcp_listeners_at(port),
+    }
+}
+
+/// Where a socket of the kernel's is bound that has no peer.
+pub(super) fn bound_of(socket: &KernelSocket) -> Option<(u64, Bound)> {
+    let scope = match socket.local.ip() {
+        IpAddr::V4(address) if address.is_unspecified() => Scope::Any { v4: true, v6: false },
+        IpAddr::V6(address) if address.is_unspecified() => Scope::Any { v4: true, v6: true },
+        address => Scope::One(address),
+    };
+    let device = (socket.interface != 0).then_some(socket.interface);
+    (socket.remote.port() == 0).then_some((socket.cookie, Bound { scope, port: socket.local.port(), device }))
 }
 
 /// Examines a connection that will move to another program; returns its ends, ours first. It may block as [`examine`] does.

@@ -14,9 +14,9 @@ use super::helpers::Theirs;
 use super::orphans::{LOOK_AFTER, ORPHANS_MAX, Orphan, PATIENCE};
 use super::outcome::{Outcome, done};
 use super::shadow;
-use super::shares::has_room;
 use crate::protocol::{News, Refusal, SYN_MAX};
 use crate::registry::ClientId;
+use crate::shares::has_room;
 
 impl Broker {
     pub(super) fn examine_handed(

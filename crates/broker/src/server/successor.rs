@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::shares::User;
+use crate::shares::User;
 
 /// See the module's page.
 #[derive(Debug, Default)]

@@ -110,6 +110,7 @@ impl Broker {
             inbox: Inbox::new(),
             helpers,
             under_way,
+            look: None,
             next_tick: now + TICK,
             last_turn: now,
             notices: Vec::new(),
@@ -134,6 +135,7 @@ impl Broker {
             self.under_way.poll_timeout(),
             self.deaf_until,
             self.orphans_due(),
+            self.look.is_some().then_some(now),
         ];
         ports.chain(others.into_iter().flatten()).fold(self.next_tick, Instant::min)
     }
@@ -165,11 +167,12 @@ impl Broker {
         }
         if is_tick {
             self.next_tick = now + TICK;
-            self.look_after_shadows(now);
+            self.look_after_shadows();
             self.look_after_left();
             self.look_after_sharers(now);
             self.helpers.retry();
         }
+        self.go_on_looking(now);
         self.listen_again(now);
         self.settle_orphans(tcp_listeners, now);
         self.settle(now);

@@ -1,12 +1,12 @@
 //! What must hold in the world, said in the simplest way.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use steering::{ClaimTerms, QueueSet, Transport};
 
-use super::super::LinkNumber;
 use super::super::ports::MARKING;
+use super::super::{LinkNumber, Scope, Shadow};
 use super::{LINKS, World};
 use crate::protocol::Purpose;
 
@@ -37,6 +37,9 @@ impl World {
                 self.registry.claims(*client).find(|(id, ..)| id == claim).expect("it was granted");
             for (own, local) in self.registry.places_of((*claim, *client)) {
                 let claim = steering::Claim { transport: shadow.transport, local, port: shadow.bound.port };
+                if self.has_better(shadow, local.address) {
+                    continue;
+                }
                 let served = self.sockets.iter().filter(|(queue, _)| self.served.contains(queue));
                 for ((of, queue), owner) in served {
                     if (own, *of, *owner) == (link, link, *client) {
@@ -46,6 +49,22 @@ impl World {
             }
         }
         expected.into_iter().map(|(claim, bits)| (claim, QueueSet::from_bits(bits))).collect()
+    }
+
+    /// Whether datagrams to an address are for another socket, which matches them better.
+    fn has_better(&self, shadow: &Shadow, to: IpAddr) -> bool {
+        let rank = |shadow: &Shadow| match shadow.bound.scope {
+            Scope::One(_) => 2,
+            Scope::Any { v4: true, v6: true } if to.is_ipv4() => 0,
+            Scope::Any { .. } => 1,
+        };
+        let end = SocketAddr::new(to, shadow.bound.port);
+        let is_better = |other: &Shadow| {
+            other.transport == Transport::Udp && other.bound.covers(end) && rank(other) > rank(shadow)
+        };
+        let clients = self.clients.iter();
+        let mut others = clients.flat_map(|client| self.registry.claims(*client));
+        shadow.transport == Transport::Udp && others.any(|(_, other, draining)| !draining && is_better(other))
     }
 
     /// What is claimed when all has settled.

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 /// The user of a process.
-pub(super) type User = u32;
+pub(crate) type User = u32;
 
 const ROOT: User = 0;
 
 /// Whether there is room for one more that is this user's, where so many are kept at most, and these users' are.
-pub(super) fn has_room(max: usize, owners: impl Iterator<Item = User>, user: User) -> bool {
+pub(crate) fn has_room(max: usize, owners: impl Iterator<Item = User>, user: User) -> bool {
     let (all, own) = owners.fold((0, 0), |(all, own), owner| (all + 1, own + usize::from(owner == user)));
     fits(max, (all, own), user, 1)
 }
@@ -24,24 +24,24 @@ fn fits(max: usize, (all, own): (usize, usize), user: User, more: usize) -> bool
 
 /// How much of something each user has: as [`has_room`], where there is too much to count each time.
 #[derive(Debug, Default)]
-pub(super) struct Shares {
+pub(crate) struct Shares {
     all: usize,
     by_user: BTreeMap<User, usize>,
 }
 
 impl Shares {
     /// Whether a user can have so much more, where there is `max` for all.
-    pub(super) fn have_room(&self, max: usize, user: User, more: usize) -> bool {
+    pub(crate) fn have_room(&self, max: usize, user: User, more: usize) -> bool {
         fits(max, (self.all, self.by_user.get(&user).copied().unwrap_or_default()), user, more)
     }
 
-    pub(super) fn add(&mut self, user: User, amount: usize) {
+    pub(crate) fn add(&mut self, user: User, amount: usize) {
         self.all += amount;
         *self.by_user.entry(user).or_default() += amount;
     }
 
     /// What was added before.
-    pub(super) fn remove(&mut self, user: User, amount: usize) {
+    pub(crate) fn remove(&mut self, user: User, amount: usize) {
         self.all -= amount;
         let Some(own) = self.by_user.get_mut(&user) else { return }; // It was nothing.
         *own -= amount;
