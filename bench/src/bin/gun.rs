@@ -47,6 +47,7 @@ fn run(count: u64, offload: bool) -> Duration {
     let setup = Setup {
         ways: (0..PORTS).map(way).collect(),
         questions: questions.in_order(Order::Random, 1).in_manner(&Manner::default()),
+        sockets: None,
         queues: 1,
         sent: 0,
         timeout: clock::Duration::MAX,

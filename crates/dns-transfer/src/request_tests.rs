@@ -424,8 +424,11 @@ fn a_sender_is_known_by_the_address_that_the_zone_names_for_such_a_request() {
     }
     let everybody = AccessList(vec![Who::Address(Prefix::from_text("0.0.0.0/0").unwrap()).into()]);
     let zone = ZonePolicy { allow_update: everybody.clone(), ..ZonePolicy::default() };
-    let policy =
-        Policy { allow_transfer: everybody, zones: [(name("example."), zone)].into(), ..Policy::default() };
+    let policy = Policy {
+        allow_transfer: everybody,
+        zones: Arc::new([(name("example."), zone)].into()),
+        ..Policy::default()
+    };
     let of_other = question_message(1, 0, name("other.").as_name(), Rtype::SOA);
     for request in [request(UPDATE), axfr(), of_other] {
         assert!(!policy.knows_sender(&request, address(CLIENT)), "{request:?}");
