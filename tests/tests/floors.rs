@@ -20,7 +20,7 @@ const FLOORS: &[House] = &[
             &["registry"],
             &["moving", "transfer"],
             &["protocol"],
-            &["peer", "machine_clock"],
+            &["peer", "machine_clock", "shares"],
         ],
     ),
     (
@@ -57,6 +57,7 @@ const FLOORS: &[House] = &[
                 "kernel_memory",
                 "under_way",
                 "successor",
+                "look",
             ],
             &["port", "connection", "outcome"],
             &["helpers", "data_path"],
@@ -74,7 +75,6 @@ const FLOORS: &[House] = &[
                 "token",
                 "machine",
             ],
-            &["shares"],
         ],
     ),
     (

@@ -372,7 +372,7 @@ mod tests {
     fn another_version_of_one_zone_among_thousands_costs_one_page() {
         let origins: Vec<String> = (0..3000).map(|number| format!("z{number}.")).collect();
         let before = catalog(&origins.iter().map(String::as_str).collect::<Vec<_>>());
-        let new = Arc::new(compile(zone("z1500.", "x A 192.0.2.1\n")));
+        let new = Arc::new(compile(zone("z1500.", "x.z1500. A 192.0.2.1\n")));
         let old = Arc::clone(before.zone(1500));
         let after = before.replacing([(&old, &new)]).unwrap();
         assert!(Arc::ptr_eq(after.zone(1500), &new) && Arc::ptr_eq(before.zone(1500), &old));

@@ -23,7 +23,7 @@ fn bad_zone(directory: &Directory) -> String {
 
 #[test]
 fn a_missing_zone_file_is_named() {
-    let message = complaint(&["--zone", "/nowhere/missing.zone"]);
+    let message = complaint(&["--zone", "/nowhere/missing.zone", "--listen", "127.0.0.1:0"]);
     assert!(message.contains("/nowhere/missing.zone") && message.contains("none of the zones"), "{message}");
 }
 
@@ -37,7 +37,7 @@ fn nothing_to_serve_is_an_error_that_says_what_to_do() {
 fn a_mistake_in_a_zone_is_shown_with_its_file_and_line() {
     let directory = Directory::new().unwrap();
     let file = bad_zone(&directory);
-    let message = complaint(&["--zone", &file]);
+    let message = complaint(&["--zone", &file, "--listen", "127.0.0.1:0"]);
     assert!(message.contains(&format!("{file}:4")) && message.contains("192.0.2.256"), "{message}");
 }
 
