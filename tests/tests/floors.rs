@@ -175,7 +175,7 @@ const FLOORS: &[House] = &[
     ),
     ("crates/posix/src/epoll", &[&["armed"], &["instance"], &["bell"]]),
     ("crates/posix/src/broker_side", &[&["brokered"], &["strays", "ways"], &["attachment"]]),
-    ("crates/posix/src/descriptors", &[&["fd_table", "internal"]]),
+    ("crates/posix/src/descriptors", &[&["internal"], &["fd_table"]]),
 ];
 
 /// Of a directory, the types whose methods are in many files, and what values of each are called.

@@ -66,7 +66,7 @@ mod tests {
         assert!(syscall::thread_local_len() >= LARGE);
         let thread = start("stack", || {
             OF_PROGRAM.with(|own| black_box(own).as_ptr());
-            black_box([1; STACK - (32 << 10)]);
+            black_box([1u8; STACK / 2]);
         });
         thread.expect("there is memory for it").join();
     }
