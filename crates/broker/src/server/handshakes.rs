@@ -17,7 +17,7 @@ use crate::shares::User;
 
 /// How long to wait for a process that continues a handshake.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
-/// How many are kept at most, of which one user has its share: see [`super::shares::has_room`].
+/// How many are kept at most, of which one user has its share: see [`crate::shares::has_room`].
 pub(super) const HANDSHAKES_MAX: usize = 256;
 
 /// Those that are kept, the oldest first.

@@ -14,7 +14,7 @@ use super::helpers::Theirs;
 pub(super) const LOOK_AFTER: Duration = Duration::from_millis(20);
 /// How long they wait.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
-/// How many wait at most, of which one user has its share: see [`super::shares::has_room`].
+/// How many wait at most, of which one user has its share: see [`crate::shares::has_room`].
 pub(super) const ORPHANS_MAX: usize = 256;
 
 /// One connection.
