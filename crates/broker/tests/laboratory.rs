@@ -332,7 +332,9 @@ fn a_socket_of_the_kernels_with_one_address_goes_before_a_claimed_wildcard() {
     let bind = |_| UdpSocket::bind("0.0.0.0:0").unwrap();
     let peers: Vec<UdpSocket> = setting.lab.inside(Side::Client, || (0..PEERS).map(bind).collect());
     let got = |socket: &UdpSocket| {
-        peers.iter().for_each(|peer| drop(peer.send_to(b"ping", (SERVER_V4, PORT)).unwrap()));
+        for peer in &peers {
+            peer.send_to(b"ping", (SERVER_V4, PORT)).unwrap();
+        }
         socket.set_read_timeout(Some(SILENCE)).unwrap();
         (0..PEERS).take_while(|_| socket.recv(&mut [0; 4]).is_ok()).count()
     };

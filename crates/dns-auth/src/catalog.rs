@@ -198,9 +198,15 @@ impl Catalog {
     }
 
     /// Under which number the queries of a zone are counted.
-    #[inline(always)]
     pub fn counter(&self, number: u32) -> u16 {
-        self.zones[number as usize].counter
+        self.counted_zone(number).1
+    }
+
+    /// The zone of a number, and under which number its queries are counted: looked up once for both.
+    #[inline(always)]
+    pub(crate) fn counted_zone(&self, number: u32) -> (&ServedZone, u16) {
+        let slot = &self.zones[number as usize];
+        (&slot.served, slot.counter)
     }
 
     /// The lines of clients, if there are any.

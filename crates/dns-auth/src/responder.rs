@@ -193,8 +193,9 @@ impl Responder {
     ) -> Outcome {
         let plain = query.qclass == Class::IN && query.edns.is_none_or(|edns| edns.version == 0);
         if plain && let Some(number) = prepared.zone {
-            self.counters.on_zone(catalog.counter(number));
-            let tables = catalog.zone(number).tables();
+            let (served, counter) = catalog.counted_zone(number);
+            self.counters.on_zone(counter);
+            let tables = served.tables();
             let table = tables.of(wants_dnssec(query));
             let zone_is = || (catalog.has_zone_below(number), tables.is_changed);
             let found = table.find(&prepared.search, prepared.name.name(), query.qtype.0).and_then(|entry| {

@@ -25,8 +25,20 @@ const MSG_ZEROCOPY: i32 = 0x400_0000;
 impl Process {
     /// sendmsg(2).
     pub(crate) fn send(&self, fd: RawFd, request: &Send<'_, '_>) -> Verdict<usize> {
-        let mut state = self.lock();
-        let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
+        let state = self.lock();
+        match state.socket_of(fd) {
+            Some(id) => self.send_by(state, id, request),
+            None => Verdict::Kernel,
+        }
+    }
+
+    /// The same on a socket that was found by its number already.
+    pub(crate) fn send_by(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        id: SocketId,
+        request: &Send<'_, '_>,
+    ) -> Verdict<usize> {
         if state.is_unsuited(id) && state.leave_unsuited(id, self.now()) {
             return Verdict::Kernel;
         }
@@ -46,7 +58,7 @@ impl Process {
             }
             Role::Stream(Place::Kernel) | Role::Listener { .. } => Verdict::Kernel,
             Role::Stream(Place::ToStack { .. }) => match self.wait_routed(state, id, request.flags) {
-                Ok(()) => self.send(fd, request),
+                Ok(()) => self.send_by(self.lock(), id, request),
                 Err(errno) => Verdict::Done(Err(errno)),
             },
             Role::Stream(Place::Lost) => {
@@ -140,9 +152,8 @@ impl Process {
     }
 
     /// What was sent with `MSG_MORE` is followed by nothing.
-    pub(crate) fn expect_no_more(&self, fd: RawFd) {
+    pub(crate) fn expect_no_more(&self, id: SocketId) {
         let mut state = self.lock();
-        let Some(id) = state.socket_of(fd) else { return };
         let Some(connection) = state.sockets.get(id).and_then(|socket| socket.connection()) else { return };
         let now = self.now();
         if let Some(stack) = state.queue.stack() {

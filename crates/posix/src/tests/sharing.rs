@@ -1,7 +1,7 @@
 //! Sockets that several processes or threads share.
 
 use std::net::SocketAddr;
-use std::os::fd::{IntoRawFd, RawFd};
+use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::sync::atomic::Ordering;
 
 use ::clock::Duration;
@@ -476,6 +476,32 @@ fn a_call_goes_on_with_the_kernel_when_its_connection_moves_though_its_number_is
     syscall::write(far_end, b"late").unwrap();
     assert_eq!(tells.recv_timeout(PATIENCE), Ok(Ok(4)));
     until("the kernel's socket is closed after that", || pair.left.lock().moved_in_calls.is_empty());
+}
+
+#[test]
+fn sendfile_goes_on_with_its_connection_though_its_number_is_another_file() {
+    /// More than the buffers of both sides take, and less than what moves to the kernel as bulk.
+    const LEN: usize = 768 << 10;
+    let pair = Pair::new();
+    let (_, left, right) = pair.accepted(0);
+    done(pair.left.setsockopt(left, libc::SOL_SOCKET, libc::SO_SNDBUF, &(32i32 << 10).to_ne_bytes()))
+        .unwrap();
+    let file = std::fs::File::open("/dev/zero").unwrap();
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| done(pair.left.sendfile(left, file.as_raw_fd(), Some(&mut 0), LEN)));
+        pair.left.until_asleep(1);
+        replace(&pair, left);
+        let (mut got, mut room) = (0, vec![0; 1 << 16]);
+        let mut is_over = false;
+        while !is_over {
+            is_over = call.is_finished();
+            pair.settle();
+            while let Ok(count @ 1..) = pair.right.recv(right, &mut room, libc::MSG_DONTWAIT) {
+                got += count;
+            }
+        }
+        assert_eq!((got, call.join().unwrap()), (LEN, Ok(LEN)));
+    });
 }
 
 #[test]
