@@ -3,6 +3,7 @@
 // They panic where they cannot write; `output` has what does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod authority;
 mod dns;
 mod doctor;
 mod generate;

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create};
 use rustix::io::{Errno, Result, pread, write};
+use rustix::process::{Resource, getrlimit};
 use transit::{Established, SocketKind};
 
 use crate::protocol::Moving;
@@ -29,6 +30,9 @@ pub(crate) fn pack(
         return Err(Errno::TOOBIG);
     }
     let [received_len, unacked_len, unsent_len] = lens.map(|len| len as u32); // At most 2^26.
+    if getrlimit(Resource::Fsize).current.is_some_and(|limit| lens.iter().sum::<usize>() as u64 > limit) {
+        return Err(Errno::FBIG); // Writing it would end the program by SIGXFSZ: the limit is for files in memory as well (setrlimit(2)).
+    }
     let flags = MemfdFlags::CLOEXEC | if offered { MemfdFlags::ALLOW_SEALING } else { MemfdFlags::empty() };
     let file = match lens {
         [0, 0, 0] if !offered => None,
@@ -139,6 +143,26 @@ pub(crate) mod tests {
             let moving = decode(&encode(&moving).unwrap()).unwrap();
             assert_eq!(unpack(moving, file.as_ref().map(AsFd::as_fd)).unwrap(), original);
         }
+    }
+
+    /// In a process of its own, as the limit is the process's.
+    #[test]
+    fn what_is_longer_than_a_file_may_be_is_refused_and_ends_nobody() {
+        let limited = std::env::var_os("SIDESTEP_TEST_LIMITED").is_some();
+        if !limited {
+            let name = "moving::tests::what_is_longer_than_a_file_may_be_is_refused_and_ends_nobody";
+            let command = format!("ulimit -f 1; exec \"$0\" --exact {name}");
+            let program = std::env::current_exe().unwrap();
+            let mut shell = std::process::Command::new("bash");
+            shell.args(["-c", &command]).arg(program).env("SIDESTEP_TEST_LIMITED", "1");
+            assert!(shell.status().unwrap().success());
+            return;
+        }
+        let packed = |len: usize| {
+            pack(&connection(&vec![0; len / 2], b"", &vec![0; len - len / 2]), SocketKind::default(), false)
+        };
+        assert!(packed(1024).is_ok());
+        assert_eq!(packed(1025).unwrap_err(), Errno::FBIG);
     }
 
     #[test]

@@ -2,12 +2,12 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use clock::Instant;
 use device::{BURST, Burst, Capabilities, Device, DeviceCounters, ForeignFrames};
 use frame::{Frame, Pool, Region};
-use rustix::event::{Timespec, epoll};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use wire::{ChecksumPolicy, Endpoints, Envelope, UdpHeaders, parse_udp, write_udp_headers};
 
 use crate::address::PacketInfo;
@@ -27,8 +27,9 @@ pub struct KernelSockets {
     config: Config,
     /// A socket keeps its position while others come and go, because frames name their socket by position.
     sockets: Vec<Option<UdpSocket>>,
-    /// Reports which sockets are ready, level-triggered. Used only if there are several.
-    epoll: OwnedFd,
+    /// Reports which sockets are ready, level-triggered. Used only if there are several. By the C library's functions: under `sidestep run`,
+    /// its library sees which sockets are waited for.
+    epoll: Epoll,
     /// The socket that filled a burst last. The next burst starts with the others.
     served_last: usize,
     pool: Pool,
@@ -53,7 +54,7 @@ impl KernelSockets {
         let octets = usize::from(slot_size) * config.frames;
         let region = Region::anonymous(octets).map_err(|source| OpenError::Memory { octets, source })?;
         let pool = Pool::new(region, slot_size, 0);
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| OpenError::Watch(e.into()))?;
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(|e| OpenError::Watch(e.into()))?;
         let mut device = KernelSockets {
             interfaces: vec![0; pool.slots()].into(),
             sockets: Vec::new(),
@@ -81,9 +82,8 @@ impl KernelSockets {
         let socket = UdpSocket::open(address, &self.config)?;
         let local = socket.local();
         let place = self.sockets.iter().position(Option::is_none).unwrap_or(self.sockets.len());
-        let data = epoll::EventData::new_u64(place as u64);
-        epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN)
-            .map_err(|e| OpenError::Watch(e.into()))?;
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, place as u64);
+        self.epoll.add(&socket, event).map_err(|e| OpenError::Watch(e.into()))?;
         match self.sockets.get_mut(place) {
             Some(free) => *free = Some(socket),
             None => self.sockets.push(Some(socket)),
@@ -122,18 +122,17 @@ impl KernelSockets {
 /// Receiving.
 impl KernelSockets {
     fn receive_from_ready(&mut self, burst: &mut Burst) {
-        let mut events: [std::mem::MaybeUninit<epoll::Event>; BURST] =
-            [const { std::mem::MaybeUninit::uninit() }; BURST];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let Ok((ready, _)) = epoll::wait(&self.epoll, &mut events, Some(&now)) else {
+        let mut events = [EpollEvent::empty(); BURST];
+        let Ok(count) = self.epoll.wait(&mut events, EpollTimeout::ZERO) else {
             return; // Interrupted: the next turn asks again.
         };
+        let ready = &mut events[..count];
         let sockets = self.sockets.len();
         let turns_to_wait =
-            |event: &epoll::Event| (event.data.u64() as usize + sockets - self.served_last - 1) % sockets;
+            |event: &EpollEvent| (event.data() as usize + sockets - self.served_last - 1) % sockets;
         ready.sort_unstable_by_key(turns_to_wait);
         for event in ready {
-            self.receive_from(event.data.u64() as usize, burst);
+            self.receive_from(event.data() as usize, burst);
             if burst.is_full() {
                 break;
             }
@@ -317,7 +316,7 @@ impl Device for KernelSockets {
 
     fn wait_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>) {
         let only = self.only_socket().and_then(|place| self.sockets[place].as_ref());
-        fds.push(only.map_or(self.epoll.as_fd(), |socket| socket.as_fd()));
+        fds.push(only.map_or(self.epoll.0.as_fd(), |socket| socket.as_fd()));
     }
 
     /// Always true: a descriptor with waiting datagrams is readable, so poll(2) returns at once.

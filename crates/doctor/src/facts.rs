@@ -268,8 +268,8 @@ pub struct Program {
     pub interpreter: Option<String>,
     /// What prevents preloading a library into it.
     pub obstacle: Option<String>,
-    /// Whether it is a Go program.
-    pub is_go: bool,
+    /// How it passes the C library by, if it does.
+    pub own_calls: Option<String>,
     /// The profile that it gets; otherwise why it runs on the kernel.
     pub profile: Known<String>,
     /// The library for it.

@@ -4,7 +4,7 @@ use crate::{Finding, Known, Process, Program, Topic};
 
 const FILE: Topic = Topic { id: "program.file", source: "the file, found as a shell finds it" };
 const LINKING: Topic = Topic { id: "program.linking", source: "the file's ELF headers and mode" };
-const CALLS: Topic = Topic { id: "program.calls", source: "the file's ELF notes" };
+const CALLS: Topic = Topic { id: "program.calls", source: "the file's ELF notes and its code" };
 const PROFILE: Topic = Topic { id: "program.profile", source: "the table of profiles" };
 const SECCOMP: Topic =
     Topic { id: "program.seccomp", source: "the file's text; /proc/*/status of its processes" };
@@ -28,12 +28,10 @@ pub(crate) fn examine(program: &Program, findings: &mut Vec<Finding>) {
             None => LINKING.good("it is linked dynamically: Sidestep's library can go before the C library"),
             Some(obstacle) => LINKING.bad(obstacle.clone(), "it runs on the kernel"),
         },
-        match program.is_go {
-            false => CALLS.good("it makes its system calls by the C library"),
-            true => CALLS.bad(
-                "it is a Go program, which makes its system calls itself",
-                "it runs on the kernel; programs that it starts may be accelerated",
-            ),
+        match &program.own_calls {
+            None => CALLS.good("it makes its system calls by the C library"),
+            Some(own_calls) => CALLS
+                .bad(own_calls.clone(), "it runs on the kernel; programs that it starts may be accelerated"),
         },
         profile(program),
         seccomp(program),
@@ -83,7 +81,7 @@ fn seccomp(program: &Program) -> Finding {
 /// What is accelerated in the end.
 fn outcome(program: &Program, findings: &[Finding]) -> Finding {
     let is_hindered = program.obstacle.is_some()
-        || program.is_go
+        || program.own_calls.is_some()
         || program.profile.get().is_none()
         || program.library.get().is_none();
     if is_hindered {
@@ -155,7 +153,7 @@ mod tests {
     fn whatever_hinders_shows_in_the_outcome_by_name() {
         let hindered = [
             (Program { obstacle: Some("it is static".to_owned()), ..nginx() }, LINKING),
-            (Program { is_go: true, ..nginx() }, CALLS),
+            (Program { own_calls: Some("it is a Go program".to_owned()), ..nginx() }, CALLS),
             (Program { profile: Known::Not("it configures the network".to_owned()), ..nginx() }, PROFILE),
             (Program { library: Known::Not("no file".to_owned()), ..nginx() }, LIBRARY),
         ];

@@ -5,13 +5,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use clock::Duration;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{read, write};
 
 /// poll(2) over the descriptors of an engine's devices and an eventfd(2) for its handle.
 ///
 /// Not epoll(7): what watches a socket all the time is called for every burst that arrives there, also while the engine is
 /// busy and need not be told.
+///
+/// By the C library's function: under `sidestep run`, its library sees which sockets are waited for.
 pub(crate) struct Sleeper {
     /// `None` for an engine that never sleeps by itself.
     wake: Option<Arc<OwnedFd>>,
@@ -42,18 +46,14 @@ impl Sleeper {
 
     /// Sleeps until one of `fds` is readable, another thread wakes the engine, or `timeout` is over. A signal ends the sleep, too.
     pub(crate) fn sleep(&self, fds: &[BorrowedFd<'_>], timeout: Option<Duration>) {
-        let timeout = timeout.map(|span| Timespec {
-            tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: span.subsec_nanos().into(),
-        });
+        let timeout = timeout.map(|span| TimeSpec::from_duration(span.into()));
         let wake = self.wake.as_ref().map(AsFd::as_fd);
         let watched = wake.into_iter().chain(fds.iter().copied());
-        let mut watched: Vec<PollFd<'_>> =
-            watched.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let mut watched: Vec<PollFd<'_>> = watched.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         // An error, for instance lack of memory, ends the sleep like a signal: the engine checks its devices and comes back.
-        let _ = poll(&mut watched, timeout.as_ref());
+        let _ = ppoll(&mut watched, timeout, None);
         if let Some(wake) = &self.wake
-            && watched[0].revents().contains(PollFlags::IN)
+            && watched[0].any() == Some(true)
         {
             // Never blocks; what it reads, a count of wake-ups, does not matter.
             let _ = read(&**wake, &mut [0; 8]);

@@ -528,3 +528,21 @@ fn a_question_over_https_is_a_request_whose_body_has_the_id_0() {
     assert_eq!((summary.counts.answered, summary.counts.malformed), (1, 1));
     assert_eq!((summary.rcodes, summary.lost), ([(0, 1)].into(), 2));
 }
+
+#[test]
+fn nothing_is_due_once_the_load_was_ended() {
+    for pace in [closed_loop(), open_loop(100)] {
+        let is_open = matches!(pace, Pace::Open(_));
+        let mut bench = Bench::new(http1(), 1, 1, true).begun(pace);
+        assert_eq!(bench.take_sent(0), REQUEST);
+        bench.streams.end_load(at(15));
+        bench.hear(0, OK, 20);
+        // At 100 a second the second one was due after 10 ms.
+        assert_eq!(bench.take_sent(0), if is_open { REQUEST } else { "" });
+        for millis in 2..60 {
+            bench.hear(0, OK, 10 * millis);
+            assert_eq!(bench.take_sent(0), "", "at {millis}0 ms");
+        }
+        assert!(!bench.streams.has_requests());
+    }
+}

@@ -3,6 +3,7 @@
 
 use std::net::TcpStream;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -162,6 +163,12 @@ fn a_program_whose_broker_was_killed_keeps_its_connections_and_the_next_broker_c
     assert_eq!(killed.of_the_kernel(7000), 0, "connections are the kernel's");
     answers(&mut streams[0], "listen 7002");
     drop(killed.on_the_stack(7002));
+
+    // Tools look into programs that this broker has not started.
+    let broker = next.as_raw_nonzero().to_string();
+    let looked = Command::new(lab::sidestep_binary()).args(["sockets", "--pid", &broker]).output().unwrap();
+    let (shown, refused) = (String::from_utf8_lossy(&looked.stdout), String::from_utf8_lossy(&looked.stderr));
+    assert!(looked.status.success() && shown.contains(":7000"), "{shown}{refused}");
 
     // Its orderly end moves all to the kernel.
     kill_process(next, Signal::TERM).unwrap();

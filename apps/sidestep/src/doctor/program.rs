@@ -38,7 +38,7 @@ pub(super) fn look(name: &OsStr) -> Program {
         running,
         interpreter: judgement.interpreter.map(|path| path.display().to_string()),
         obstacle: judgement.obstacle.map(|obstacle| obstacle.to_string()),
-        is_go: judgement.is_go,
+        own_calls: judgement.own_calls.map(|own_calls| own_calls.to_string()),
         profile: judgement.profile.map(|profile| profile.name).into(),
         library: judgement.library.map(|path| path.display().to_string()).into(),
     }
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn a_program_is_judged_as_run_judges_it() {
         let shell = look(OsStr::new("sh"));
-        assert!(shell.path.get().is_some() && shell.obstacle.is_none() && !shell.is_go);
+        assert!(shell.path.get().is_some() && shell.obstacle.is_none() && shell.own_calls.is_none());
         assert_eq!(shell.profile, Known::Is("default".to_owned()));
         let missing = look(OsStr::new("no-such-program"));
         assert_eq!(missing.path, Known::Not("no-such-program: command not found".to_owned()));

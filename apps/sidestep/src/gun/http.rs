@@ -12,6 +12,7 @@ use rustls::pki_types::ServerName;
 
 use super::options::{Certificates, Http};
 use super::sockets::{Kind, Target, Tls};
+use crate::authority::has_port_or_none;
 
 /// Octets of a body at most.
 const BODY_MAX: u64 = 1 << 30;
@@ -39,6 +40,7 @@ impl Url {
         };
         let authority = uri.authority().with_context(wrong)?.clone();
         ensure!(!authority.as_str().contains('@'), "{text:?} has a user's name, which no server sees");
+        ensure!(has_port_or_none(&authority), "{text:?} has no port number behind its host");
         let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         Ok(Url { is_secure, authority, path: path.parse().with_context(wrong)? })
@@ -266,9 +268,16 @@ mod tests {
         assert_eq!(parts("http://h.example:8080/a?b=c#d"), expected("h.example", 8080, "/a?b=c"));
         assert_eq!(parts("http://h.example?b"), expected("h.example", 80, "/?b"));
         assert_eq!(parts("http://h.example//%00/..;/[]"), expected("h.example", 80, "//%00/..;/[]"));
-        for text in
-            ["", "/path", "h.example", "ftp://h.example/", "http://", "http://u:p@h.example/", "http://h/a b"]
-        {
+        for text in [
+            "",
+            "/path",
+            "h.example",
+            "ftp://h.example/",
+            "http://",
+            "http://u:p@h.example/",
+            "http://h:99999/",
+            "http://h/a b",
+        ] {
             assert!(Url::parse(text).is_err(), "{text}");
         }
     }

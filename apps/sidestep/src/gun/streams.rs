@@ -96,7 +96,8 @@ impl Driver<'_> {
         loop {
             let now = self.clock.now();
             if now >= end || stop.is_asked() {
-                self.streams.turn(now); // What is due is due, also if its connection comes later.
+                self.streams.end_load(now); // What is due is due, also if its connection comes later.
+                self.streams.turn(now);
                 return Ok(now);
             }
             self.turn(now, end)?;

@@ -18,6 +18,24 @@ const ELF: &[u8] = b"\x7fELF";
 /// What the path of musl's dynamic linker has in it: /lib/ld-musl-x86_64.so.1.
 const MUSL: &[u8] = b"/ld-musl-";
 
+/// How a program passes the C library by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OwnCalls {
+    Go,
+    Waits,
+}
+
+impl fmt::Display for OwnCalls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            OwnCalls::Go => "it is a Go program, which makes its own system calls",
+            OwnCalls::Waits => {
+                "it waits at epoll instances by system calls of its own, as Rust's rustix makes them"
+            }
+        })
+    }
+}
+
 /// A program that can be executed.
 #[derive(Debug)]
 pub(super) struct Executable {
@@ -131,9 +149,14 @@ impl Executable {
         self.image().ok().flatten().map(|image| image.path).filter(|path| *path != self.path)
     }
 
-    /// Whether it is, or is interpreted by, a Go program.
-    pub(super) fn is_go(&self) -> bool {
-        matches!(self.image(), Ok(Some(image)) if has_go_note(&image.head))
+    /// Which system calls it, or what interprets it, makes itself, past the C library and past us.
+    pub(super) fn own_calls(&self) -> Option<OwnCalls> {
+        let image = self.image().ok().flatten()?;
+        if has_go_note(&image.head) {
+            return Some(OwnCalls::Go);
+        }
+        let file = File::open(&image.path).ok()?;
+        own_calls::waits_by_itself(&file).then_some(OwnCalls::Waits)
     }
 
     /// Whether it is, or is interpreted by, something that is neither ELF nor a script: the kernel executes it by a rule of binfmt_misc only.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use broker::protocol::Profile;
 
-use super::executable::{Executable, NotFound, Obstacle};
+use super::executable::{Executable, NotFound, Obstacle, OwnCalls};
 use super::{library, profile};
 
 /// What is accelerated of a program, and what prevents it.
@@ -20,8 +20,8 @@ pub(crate) struct Judgement {
     pub(crate) obstacle: Option<Obstacle>,
     /// Whether it is neither ELF nor a script.
     pub(crate) is_foreign: bool,
-    /// Whether it makes its system calls itself.
-    pub(crate) is_go: bool,
+    /// Which system calls it makes itself.
+    pub(crate) own_calls: Option<OwnCalls>,
     /// Our library; otherwise why there is none.
     pub(crate) library: Result<PathBuf, String>,
 }
@@ -34,7 +34,7 @@ impl Judgement {
             profile: profile::choose(asked, program.name()),
             obstacle: program.obstacle(),
             is_foreign: program.is_foreign(),
-            is_go: program.is_go(),
+            own_calls: program.own_calls(),
             library: library::find(),
         }
     }

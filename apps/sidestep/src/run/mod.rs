@@ -201,11 +201,9 @@ fn accelerate(
     // The user expects interfaces with a name on the command line to work.
     let level = if options.devices.is_empty() { Level::Info } else { Level::Warn };
     server.notes().iter().for_each(|reason| log::log!(level, "{reason}"));
-    if program.is_go() {
-        log::warn!(
-            "{} runs on the kernel: it is a Go program, which makes its own system calls; programs that it starts may be accelerated",
-            program.name()
-        );
+    if let Some(own_calls) = program.own_calls() {
+        let name = program.name();
+        log::warn!("{name} runs on the kernel: {own_calls}; programs that it starts may be accelerated");
     }
     log::info!("{ENVIRONMENT}={}", server.name());
     // The broker has the filter, too: a program with no more filters than that has set none itself.

@@ -80,7 +80,8 @@ impl Client {
         self.unsent.clear();
     }
 
-    pub(super) fn is_left_alone(&self) -> bool {
+    /// Whether the broker was killed, and no other one is there yet.
+    pub fn is_left_alone(&self) -> bool {
         !matches!(self.line, Line::Connected)
     }
 

@@ -135,6 +135,18 @@ impl Registry {
         })
     }
 
+    /// Whether somebody who had claimed packets to `local` by a killed broker has not come back.
+    pub fn has_clients_away(&self, local: SocketAddr) -> bool {
+        self.interfaces.iter().any(|(link, interface)| {
+            let away: QueueSet = self.queues_left(*link).into_iter().collect();
+            let is_left = |key: &Key| {
+                let left = interface.keys.get(key).map_or(0, |state| state.left.bits());
+                key.local.address == local.ip() && left & away.bits() != 0
+            };
+            away != QueueSet::NONE && interface.keys_of(Transport::Tcp, local.port()).any(|key| is_left(&key))
+        })
+    }
+
     pub(super) fn expire_left(&mut self, now: Instant) {
         for (&link, interface) in &mut self.interfaces {
             let is_over = |it: &LeftQueue| matches!(it, LeftQueue::Back(until) if *until <= now);

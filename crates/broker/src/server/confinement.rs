@@ -11,6 +11,11 @@ impl Filters {
         Filters::known(confinement_of(pid), confinement_of(std::process::id()))
     }
 
+    /// Those of a process that comes back to a broker which did not start it: it has left the broker that did, if it had set more.
+    pub(super) fn at_return(pid: u32) -> Filters {
+        Filters(confinement_of(pid))
+    }
+
     fn known(process: u32, broker: u32) -> Filters {
         Filters(process.min(broker))
     }
@@ -49,6 +54,13 @@ mod tests {
     fn a_process_that_did_not_start_with_the_brokers_filter_must_not_have_one_later() {
         assert_eq!(Filters::known(0, 1), Filters(0));
         assert_eq!(Filters::known(1, 1), Filters(1));
+    }
+
+    #[test]
+    fn one_that_comes_back_has_set_none_since() {
+        let pid = std::process::id();
+        assert!(!Filters::at_return(pid).are_more_now(pid));
+        assert_eq!(Filters::at_return(pid).0, confinement_of(pid));
     }
 
     #[test]

@@ -100,6 +100,14 @@ impl Connection {
         }
     }
 
+    /// The client was a killed broker's. If it has proven that by its queues, it keeps the key that it had.
+    pub(super) fn note_return(&mut self, key: Key, is_proven: bool) {
+        self.filters = Filters::at_return(self.pid);
+        if is_proven {
+            self.key = key;
+        }
+    }
+
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

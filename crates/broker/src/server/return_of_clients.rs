@@ -83,10 +83,8 @@ impl Broker {
         if !queues.is_empty() && lost.len() == queues.len() {
             return Err(Refusal::NotYours);
         }
-        if !queues.is_empty()
-            && let Some(connection) = self.connections.get_mut(&client)
-        {
-            connection.key = key;
+        if let Some(connection) = self.connections.get_mut(&client) {
+            connection.note_return(key, !queues.is_empty());
         }
         self.bring_up_to_date(client, queues, &lost, now);
         self.show(client);

@@ -29,19 +29,23 @@ impl Broker {
             return done(Ok(())); // It learns of it by a message that it has not read yet, and the peer goes on when nothing answers.
         }
         let asked = self.registry.siblings(client, local);
-        if asked.is_empty() {
+        let others_are_away = self.registry.has_clients_away(local);
+        if asked.is_empty() && !others_are_away {
             return Err(Refusal::Alone);
         }
         let patient: Vec<ClientId> = asked.iter().copied().filter(|it| self.is_patient(*it)).collect();
-        let Some(token) = self.strays.ask((client, id), (local, remote), asked, now) else {
-            return Err(Refusal::TooMany);
+        // Who has not come back cannot be asked, so that nobody can say that it is nobody's. Its sender tries again.
+        let token = match others_are_away {
+            true => Some(self.strays.next_token()),
+            false => self.strays.ask((client, id), (local, remote), asked, now),
         };
+        let Some(token) = token else { return Err(Refusal::TooMany) };
         // Who has much to read already is not told: this must not be what it is disconnected for. It counts as one that has not answered.
         for sibling in patient {
             let octets = octets.to_vec();
             self.tell(sibling, News::Strayed { token, local, remote, octets }, Vec::new(), now);
         }
-        Ok(None)
+        if others_are_away { done(Ok(())) } else { Ok(None) }
     }
 
     pub(super) fn on_unknown(&mut self, client: ClientId, token: u64, now: Instant) -> Outcome {

@@ -45,9 +45,15 @@ impl Strays {
         if self.open.iter().filter(|open| open.asker.0 == asker.0).count() >= OPEN_MAX {
             return None;
         }
+        let token = self.next_token();
+        self.open.push(Open { token, asker, ends, asked, until: now + PATIENCE });
+        Some(token)
+    }
+
+    /// For a question of which nobody waits for the end.
+    pub(super) fn next_token(&mut self) -> u64 {
         self.last_token += 1;
-        self.open.push(Open { token: self.last_token, asker, ends, asked, until: now + PATIENCE });
-        Some(self.last_token)
+        self.last_token
     }
 
     /// A client does not know the connection: who asked, if nobody else is to answer.

@@ -186,6 +186,12 @@ impl Streams {
         self.tally.begin(now, length, self.within);
     }
 
+    /// Nothing is due from now on. What was due before is still sent.
+    pub fn end_load(&mut self, now: Instant) {
+        self.take_due(now);
+        self.pace = Some(Pace::Closed(now));
+    }
+
     /// What is counted so far.
     pub fn tally(&mut self) -> &mut Tally {
         &mut self.tally

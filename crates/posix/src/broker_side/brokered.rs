@@ -351,6 +351,9 @@ impl Attachment for Brokered {
         if self.strays.is_alone(stray.local.port(), now) {
             return Err(stray);
         }
+        if matches!(&self.line, Line::Open(client) if client.is_left_alone()) {
+            return Ok(()); // Other processes cannot be asked. Its sender tries again, and a broker may be there by then.
+        }
         let octets = if stray.octets.len() <= PASSED_MAX { &*stray.octets } else { &[] };
         match self.ask(|client| client.begin_stray(stray.local, stray.remote, octets)) {
             Ok(ticket) => self.strays.asked.push(Sought { stray, ticket, at: now }),

@@ -40,8 +40,12 @@ pub use datagrams::Datagrams;
 
 pub use crate::request::{EpollEvent, PollFd, Receive, Received, Send, SignalMask, Verdict};
 
-/// The program starts, not yet in `main`, and the environment names `broker`. Without a broker there (false) nothing else is ever asked.
+/// The program starts, not yet in `main`, and the environment names `broker`. Without a broker there (false) nothing else is ever asked; nor of a
+/// program that waits for its sockets where it cannot be told of what is on the stack.
 pub fn start(broker: &str) -> bool {
+    if std::fs::File::open("/proc/self/exe").is_ok_and(|program| own_calls::waits_by_itself(&program)) {
+        return false;
+    }
     own_thread::note_start();
     let Some(attachment) = Brokered::connect(broker) else { return false };
     let is_first = global::set(Process::new(FdTable::global(), Some(Box::new(attachment))));

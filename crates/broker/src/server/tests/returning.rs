@@ -76,6 +76,37 @@ fn who_comes_back_has_its_queue_and_its_claims_by_their_numbers() {
 }
 
 #[test]
+fn a_segment_is_nobodys_only_when_all_have_come_back_who_may_have_its_connection() {
+    use crate::client::Search;
+    let maps = Maps::default();
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let (name, mut client, claimed) = left_alone(&maps, &listener);
+    let local = SocketAddr::from(([192, 0, 2, 1], listener.local_addr().unwrap().port()));
+    let remote = SocketAddr::from(([192, 0, 2, 2], 4000));
+    let mut next = broker_with(&maps, Some(&name));
+    let mut other = client_of(&mut next, false);
+    let searched = while_it_serves(&mut next, || {
+        claim(&mut other, &listener).unwrap();
+        let search = |other: &mut Client| {
+            let ticket = other.begin_stray(local, remote, b"a header").unwrap();
+            loop {
+                match other.poll_stray(&ticket).unwrap() {
+                    None => assert!(other.wait(PATIENCE).unwrap(), "no answer"),
+                    Some(search) => return search,
+                }
+            }
+        };
+        let before = search(&mut other);
+        await_return(&mut client);
+        client.claim_again(Transport::Tcp, Purpose::Listener, listener.as_fd(), claimed).unwrap();
+        wait_until(|| client.poll_event().unwrap().is_none() && client.settle().is_ok());
+        client.release(claimed).unwrap();
+        (before, search(&mut other))
+    });
+    assert_eq!(searched, (Search::Open, Search::Alone));
+}
+
+#[test]
 fn who_has_no_descriptor_left_when_the_broker_is_killed_keeps_its_queue_and_comes_back() {
     use crate::client::without_broker::LACKS_DESCRIPTORS;
     let maps = Maps::default();

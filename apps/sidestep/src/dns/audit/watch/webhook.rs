@@ -13,6 +13,8 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
+use crate::authority::has_port_or_none;
+
 /// How often a post is tried, and the wait after the first failure; each one after it is twice as long.
 const TRIES: u32 = 4;
 const FIRST_WAIT: Duration = Duration::from_millis(500);
@@ -28,7 +30,8 @@ impl FromStr for Webhook {
 
     fn from_str(text: &str) -> Result<Webhook, String> {
         let uri: Uri = text.parse().map_err(|error| format!("{error}"))?;
-        let is_http = uri.scheme_str() == Some("http") && uri.host().is_some();
+        let has_host = uri.authority().is_some_and(has_port_or_none);
+        let is_http = uri.scheme_str() == Some("http") && has_host;
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
             Err("user and password are not sent: leave them out of the URL".to_owned())
         } else if is_http {
