@@ -81,7 +81,8 @@ fn a_segment_is_nobodys_only_when_all_have_come_back_who_may_have_its_connection
     let maps = Maps::default();
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     let (name, mut client, claimed) = left_alone(&maps, &listener);
-    let local = SocketAddr::from(([192, 0, 2, 1], listener.local_addr().unwrap().port()));
+    let local = SocketAddr::from(([192, 0, 2, 9], listener.local_addr().unwrap().port()));
+    maps.put(local.port(), 0);
     let remote = SocketAddr::from(([192, 0, 2, 2], 4000));
     let mut next = broker_with(&maps, Some(&name));
     let mut other = client_of(&mut next, false);
