@@ -165,8 +165,8 @@ fn a_program_whose_broker_was_killed_keeps_its_connections_and_the_next_broker_c
     drop(killed.on_the_stack(7002));
 
     // Tools look into programs that this broker has not started.
-    let broker = next.as_raw_nonzero().to_string();
-    let looked = Command::new(lab::sidestep_binary()).args(["sockets", "--pid", &broker]).output().unwrap();
+    let program = killed.program().as_raw_nonzero().to_string();
+    let looked = Command::new(lab::sidestep_binary()).args(["sockets", "--pid", &program]).output().unwrap();
     let (shown, refused) = (String::from_utf8_lossy(&looked.stdout), String::from_utf8_lossy(&looked.stderr));
     assert!(looked.status.success() && shown.contains(":7000"), "{shown}{refused}");
 
