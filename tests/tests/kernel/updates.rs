@@ -14,7 +14,7 @@ use tests::{Dig, Serving, Transport};
 const CLIENTS: usize = 16;
 const UPDATES: usize = 12;
 
-fn nsupdate(server: SocketAddr, options: &[&str], lines: &str) -> Output {
+pub(crate) fn nsupdate(server: SocketAddr, options: &[&str], lines: &str) -> Output {
     let script = format!("server {} {}\nzone up.test\n{lines}", server.ip(), server.port());
     let mut nsupdate = Command::new("nsupdate")
         .args(options)
