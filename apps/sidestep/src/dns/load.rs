@@ -228,7 +228,11 @@ impl Entry {
     /// Renews its signatures that end soon, if there are any.
     fn look(&self, now: Instant) -> (Option<Version>, Look) {
         match signing::renew(&self.version) {
-            Ok((version, wait)) => (version, Look::after(now, wait)),
+            Ok((version, wait)) => {
+                let problem = signing::why_unsaved(version.as_ref().unwrap_or(&self.version));
+                let problem = problem.map(str::to_owned);
+                (version, Look { problem, ..Look::after(now, wait) })
+            }
             Err(error) => {
                 let problem = format!("its signatures are not renewed: {error:#}");
                 log::error!("zone {}: {problem}", self.version.served.origin());
