@@ -273,14 +273,15 @@ impl Reloads<'_> {
     ) -> (Vec<Rcode>, Option<(usize, Version)>) {
         let all = |code| (vec![code; updates.len()], None);
         if self.states.with(|states| states.frozen.contains(origin)) {
-            log::info!("zone {origin} is frozen: updates are refused");
+            let line = format_args!("zone {origin} is frozen: updates are refused");
+            self.shared.requests.failed(log::Level::Info, &line);
             return all(Rcode::Refused);
         }
         let Some((number, file, held)) = self.loaded.find(origin.as_name()) else {
             return all(Rcode::NotAuth);
         };
         let requests = updates.iter().map(|update| &*update.request);
-        let (codes, next) = updates::carry_out(requests, held, file);
+        let (codes, next) = updates::carry_out(requests, held, file, &self.shared.requests);
         let Some((version, differences)) = next else { return (codes, None) };
         if version.signing.is_none() {
             let (zones, sender) = ((&held.served, &version.served), self.events.sender());

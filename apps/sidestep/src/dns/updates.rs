@@ -13,8 +13,10 @@ use dns_server::LateReply;
 use dns_transfer::{Difference, UpdateRequest, Updated};
 use dns_wire::{NameBuf, Rcode};
 use dns_zone::{Changed, Zone};
+use log::Level;
 
 use super::events::Event;
+use super::request_log::RequestLog;
 use super::store;
 use super::version::Version;
 
@@ -83,13 +85,15 @@ pub(crate) fn carry_out<'r>(
     requests: impl ExactSizeIterator<Item = &'r UpdateRequest>,
     held: &Version,
     file: &Path,
+    log: &RequestLog,
 ) -> CarriedOut {
     let count = requests.len();
     let failed = || vec![Rcode::ServFail; count];
     let Some(source) = held.source() else { return (failed(), None) };
     if source.is_signed() {
         let origin = source.origin();
-        log::warn!("zone {origin}: updates are refused, as the zone is signed by somebody else");
+        let why = "updates are refused, as the zone is signed by somebody else";
+        log.failed(Level::Warn, &format_args!("zone {origin}: {why}"));
     }
     let (mut codes, mut steps, mut differences) = (Vec::new(), Vec::<Changed>::new(), Vec::new());
     for request in requests {
@@ -111,7 +115,9 @@ pub(crate) fn carry_out<'r>(
             (codes, Some((version, differences)))
         }
         Err(error) => {
-            log::error!("zone {}: updates that are not carried out, {count}: {error:#}", last.origin());
+            let line =
+                format_args!("zone {}: updates that are not carried out, {count}: {error:#}", last.origin());
+            log.failed(Level::Error, &line);
             // Those that change nothing were judged by what the others would have changed.
             (failed(), None)
         }
