@@ -9,7 +9,7 @@ use dns_zone::Zone;
 use dns_zone::index::Index;
 use dns_zone::versioned::Pages;
 
-use crate::lines::{Asker, ZoneLines};
+use crate::lines::{Asker, LeftOut, ZoneLines};
 use crate::table::Tables;
 
 /// A zone that the server is configured for: loaded, with its precompiled answers, or unavailable.
@@ -66,6 +66,11 @@ impl ServedZone {
     /// The views of it, if it has some.
     pub fn lines(&self) -> Option<&ZoneLines> {
         self.lines.as_ref()
+    }
+
+    /// What lines have for it and it has no place for. To find that out the first time takes as long as to look up all that lines have.
+    pub fn left_out(&self) -> Option<&LeftOut> {
+        self.lines.as_ref()?.left_out(self.tree.as_ref().ok()?)
     }
 
     /// The placeholder of a zone that has no data.

@@ -1,6 +1,6 @@
 //! From a zone tree to its answer table.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use dns_wire::{LabelStarts, Name, NameBuf, Rcode, Rtype};
 use dns_zone::builder::is_service_binding;
@@ -30,7 +30,8 @@ pub fn compile_with_lines(zone: Zone, data: &Arc<LineData>) -> ServedZone {
 fn compile_marked(zone: Zone, data: &Arc<LineData>) -> ServedZone {
     let Compiled { tables, varying } = compile_all(&zone);
     let made = Making { plain: &zone, data, varying: &varying, is_changed: false }.views(None);
-    let lines = ZoneLines { data: Arc::clone(data), views: made, varying: varying.into() };
+    let lines =
+        ZoneLines { left_out: OnceLock::new(), data: Arc::clone(data), views: made, varying: varying.into() };
     ServedZone::new(zone, tables).with_lines(lines)
 }
 
@@ -47,7 +48,7 @@ pub fn compile_changed(before: &ServedZone, changed: Changed) -> ServedZone {
     let since = Since { plain: old, views: &lines.views, names: &names };
     let plain = changed.zone.clone();
     let views = Making { plain: &plain, data, varying: &[], is_changed: true }.views(Some(&since));
-    let lines = ZoneLines { data: Arc::clone(data), views, varying: [].into() };
+    let lines = ZoneLines { left_out: OnceLock::new(), data: Arc::clone(data), views, varying: [].into() };
     compile_names(before, changed).with_lines(lines)
 }
 
@@ -76,7 +77,12 @@ pub fn compile_views(before: &ServedZone, data: &Arc<LineData>) -> ServedZone {
             let is_changed = before.tables().is_changed;
             let making = Making { plain: tree, data, varying: &lines.varying, is_changed };
             let views = making.views(lines.data().has_same_lines(data).then_some(&since));
-            let lines = ZoneLines { data: Arc::clone(data), views, varying: Arc::clone(&lines.varying) };
+            let lines = ZoneLines {
+                left_out: OnceLock::new(),
+                data: Arc::clone(data),
+                views,
+                varying: Arc::clone(&lines.varying),
+            };
             before.without_lines().with_lines(lines)
         }
     }

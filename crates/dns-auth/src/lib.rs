@@ -31,7 +31,7 @@ pub use catalog::{Catalog, ServedZone, Unavailable};
 pub use counters::{Counters, Dropped, Transport, ZONE_COUNTERS};
 #[doc(hidden)]
 pub use fuzz::fuzz_message;
-pub use lines::{LineData, LineOverlays, SignFailure, SignSets};
+pub use lines::{LeftOut, LineData, LineOverlays, SignFailure, SignSets};
 pub use pools::Pool;
 pub use responder::{Outcome, Prepared, Responder};
 pub use settings::Settings;

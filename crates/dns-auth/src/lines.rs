@@ -7,9 +7,9 @@
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Debug;
+use std::fmt::{self, Debug, Display, Formatter};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use dns_lines::{Found, LineId, Lines};
 use dns_wire::{NameBuf, Rtype};
@@ -140,6 +140,27 @@ impl LineData {
         self.overlays().into_iter().flat_map(|overlay| overlay.misfits(zone, signed_here)).collect()
     }
 
+    /// Those sets at these names, and below those that are delegated or have a DNAME, that have a place in `before` and none in `zone`.
+    pub fn newly_misfit<'n>(
+        &self,
+        before: &Zone,
+        zone: &Zone,
+        names: impl IntoIterator<Item = &'n NameBuf>,
+    ) -> Vec<ZoneTextError> {
+        let signed_here = self.signer.is_some();
+        let mut misfits = Vec::new();
+        for name in names {
+            let with_all_below = hides(zone, name);
+            let overlays = self.overlays().into_iter();
+            let sets = overlays.flat_map(|overlay| {
+                overlay.at_and_below(name).take_while(|set| with_all_below || set.owner == *name)
+            });
+            let fitted = sets.filter(|set| set.fits(before, signed_here));
+            misfits.extend(fitted.filter_map(|set| set.misfit(zone, signed_here)));
+        }
+        misfits
+    }
+
     /// The names about which it may have a say.
     pub(crate) fn names(&self) -> BTreeSet<&NameBuf> {
         let overlays = self.overlays().into_iter();
@@ -191,10 +212,6 @@ impl LineData {
         let Some(ids) = changed.names else { return (self.mark_all(&changed.zone, None), BTreeSet::new()) };
         let zone = changed.zone;
         let mut names: BTreeSet<NameBuf> = ids.iter().map(|id| NameBuf::from(zone.name(*id))).collect();
-        let hides = |zone: &Zone, name: &NameBuf| {
-            let node = zone.find(name.as_name().as_bytes());
-            node.is_some_and(|node| node.is_cut() || node.has_dname())
-        };
         let unhidden = names.iter().filter(|name| hides(old, name) != hides(&zone, name));
         let below: Vec<NameBuf> = unhidden.flat_map(|name| self.names_below(name)).cloned().collect();
         names.extend(below);
@@ -214,9 +231,40 @@ impl LineData {
     }
 }
 
+/// Whether what is below a name is not the zone's to answer.
+fn hides(zone: &Zone, name: &NameBuf) -> bool {
+    zone.find(name.as_name().as_bytes()).is_some_and(|node| node.is_cut() || node.has_dname())
+}
+
+/// What lines have for a zone and it has no place for. All else is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The first one, and why.
+    pub first: ZoneTextError,
+    /// How many record sets.
+    pub count: usize,
+}
+
+impl LeftOut {
+    /// `None` if there are none.
+    pub fn of(misfits: Vec<ZoneTextError>) -> Option<LeftOut> {
+        let count = misfits.len();
+        misfits.into_iter().next().map(|first| LeftOut { first, count })
+    }
+}
+
+impl Display for LeftOut {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let what = if self.count == 1 { "set of a line is" } else { "sets of lines are" };
+        write!(f, "{} {what} left out: {}", self.count, self.first)
+    }
+}
+
 /// The views of a zone.
 #[derive(Debug)]
 pub struct ZoneLines {
+    /// What of `data` has no place, once somebody wants to know.
+    pub(crate) left_out: OnceLock<Option<LeftOut>>,
     /// What they are made of.
     pub(crate) data: Arc<LineData>,
     /// That for everybody else in front, if there are pools.
@@ -238,6 +286,12 @@ impl ZoneLines {
     /// What the views are made of.
     pub fn data(&self) -> &Arc<LineData> {
         &self.data
+    }
+
+    /// What of it has no place in the zone that the views are of.
+    pub(crate) fn left_out(&self, zone: &Zone) -> Option<&LeftOut> {
+        let find = || LeftOut::of(self.data.misfits(zone, self.data.signer.is_some()));
+        self.left_out.get_or_init(find).as_ref()
     }
 
     /// The number of the view that clients of no line get, or of one that has nothing here.

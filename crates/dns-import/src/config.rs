@@ -92,10 +92,28 @@ impl fmt::Display for Note {
     }
 }
 
+/// `None` if the octets are not all characters of ASCII that can be printed.
+fn text_of_hex(hex: &str) -> Option<String> {
+    let digits: Vec<u8> =
+        hex.chars().map(|digit| digit.to_digit(16).map(|digit| digit as u8)).collect::<Option<_>>()?;
+    let (pairs, rest) = digits.as_chunks::<2>();
+    let text: String = pairs.iter().map(|[high, low]| char::from(high << 4 | low)).collect();
+    let is_plain = |character: char| character.is_ascii_graphic() || character == ' ';
+    (rest.is_empty() && text.chars().all(is_plain)).then_some(text)
+}
+
 impl Config {
     /// Notes something.
     pub(crate) fn note(&mut self, place: &Place, what: impl Into<String>) {
         self.notes.insert(Note { place: place.clone(), what: what.into() });
+    }
+
+    /// Takes an identifier in hexadecimal over. Files of Sidestep have text there.
+    pub(crate) fn take_hex_nsid(&mut self, place: &Place, hex: &str) {
+        match text_of_hex(hex) {
+            Some(text) => self.nsid = Some(text),
+            None => self.note(place, format!("nsid {hex}: no text in hexadecimal, and answers.nsid is text")),
+        }
     }
 
     /// The configuration file of Sidestep. What did not come along stands in comments at its beginning.

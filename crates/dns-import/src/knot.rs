@@ -92,7 +92,10 @@ impl Import<'_> {
                 listen.extend(addresses.map(|value| split_port(value)).map(|(ip, port)| endpoint(ip, port)));
             }
             "version" => self.config.version = Some(field.value().to_owned()),
-            "nsid" => self.config.nsid = Some(field.value().to_owned()),
+            "nsid" => match field.value().strip_prefix("0x") {
+                Some(hex) => self.config.take_hex_nsid(&field.place, hex),
+                None => self.config.nsid = Some(field.value().to_owned()),
+            },
             "rundir" | "user" | "pidfile" => {}
             other => self.config.note(&field.place, not_here(other)),
         }
@@ -103,7 +106,8 @@ impl Import<'_> {
         let fields = self.fields(item);
         let value = |name: &str| fields.iter().rfind(|field| field.name == name).map(Field::value);
         let storage = value("storage").unwrap_or("/var/lib/knot").to_owned();
-        let name = value("file").unwrap_or("%s.zone").replace("%s", origin.trim_end_matches('.'));
+        let name =
+            value("file").unwrap_or("%s.zone").replace("%s", &origin.trim_end_matches('.').replace('/', "_"));
         let (mut zone, mut secondary) = (Zone::default(), Secondary::default());
         let (mut is_secondary, mut transfers) = (false, None);
         for field in &fields {

@@ -103,7 +103,7 @@ impl Import<'_> {
     fn take_nsid(&mut self, option: &Setting) {
         match option.value(0).strip_prefix("ascii_") {
             Some(text) => self.config.nsid = Some(text.to_owned()),
-            None => self.config.note(&option.place, "nsid in hexadecimal: write it as text in answers.nsid"),
+            None => self.config.take_hex_nsid(&option.place, option.value(0)),
         }
     }
 

@@ -188,6 +188,25 @@ zone:
 }
 
 #[test]
+fn an_nsid_in_hexadecimal_is_its_octets_if_they_are_text() {
+    let knot = |nsid: &str| read(Server::Knot, &format!("server:\n    nsid: {nsid}\n"));
+    let nsd = |nsid: &str| read(Server::Nsd, &format!("server:\n    nsid: {nsid}\n"));
+    assert_eq!(knot("0x6162").nsid.as_deref(), Some("ab"));
+    assert_eq!(knot("ams1").nsid.as_deref(), Some("ams1"));
+    assert_eq!(nsd("\"6162\"").nsid.as_deref(), Some("ab"));
+    for config in [knot("0x00ff"), knot("0x616"), knot("0xgg"), nsd("\"c3a4\"")] {
+        assert_eq!(config.nsid, None);
+        assert!(notes(&config)[0].contains("answers.nsid is text"), "{:#?}", notes(&config));
+    }
+}
+
+#[test]
+fn a_slash_in_the_name_of_a_zone_of_knot_is_no_directory() {
+    let config = read(Server::Knot, "zone:\n  - domain: 0/25.2.0.192.in-addr.arpa\n    storage: /z\n");
+    assert_eq!(config.zones[0].file, "/z/0_25.2.0.192.in-addr.arpa.zone");
+}
+
+#[test]
 fn what_has_no_counterpart_is_said_with_its_place() {
     let bind = read(
         Server::Bind,

@@ -69,6 +69,8 @@ pub struct Signer<'k> {
     pen: Pen<'k>,
     denial: DenialBy,
     has_csync: bool,
+    /// The last serial that somebody may have the zone of.
+    told: Option<u32>,
 }
 
 impl<'k> Signer<'k> {
@@ -80,13 +82,19 @@ impl<'k> Signer<'k> {
         lifetimes: Lifetimes,
         denial: DenialBy,
     ) -> Signer<'k> {
-        Signer { pen: Pen { keys, origin, now: now as u32, lifetimes }, denial, has_csync: false }
+        Signer { pen: Pen { keys, origin, now: now as u32, lifetimes }, denial, has_csync: false, told: None }
     }
 
     /// The same that has a CSYNC record in the zone or not: with it the parent copies name servers and their addresses (RFC 7477).
     #[must_use]
     pub fn with_csync(self, has_csync: bool) -> Signer<'k> {
         Signer { has_csync, ..self }
+    }
+
+    /// The same whose versions come behind this serial, too: somebody may have the zone of it, which is lost here.
+    #[must_use]
+    pub fn behind(self, told: Option<u32>) -> Signer<'k> {
+        Signer { told, ..self }
     }
 
     /// Signs a zone that was not signed before. `seed` keys the hashes of the result.
@@ -146,11 +154,12 @@ impl<'k> Signer<'k> {
         }
         let origin = NameBuf::from(held.origin());
         let at_apex = |serial| self.wanted_at(held, source, &origin, &links, serial);
-        let is_raised = is_older(held.serial(), source.serial());
+        let last = self.told.filter(|told| is_older(held.serial(), *told)).unwrap_or(held.serial());
+        let is_raised = last != held.serial() || is_older(held.serial(), source.serial());
         if edit.touched.is_empty() && !is_raised && edit.is_settled(&origin, &at_apex(held.serial())) {
             return Ok(None);
         }
-        edit.settle(&origin, &at_apex(next_serial(held, source)))?;
+        edit.settle(&origin, &at_apex(next_serial(last, source)))?;
         let Edit { editor, touched, .. } = edit;
         Ok(Some(Signed { changed: editor.finish().expect("it has its SOA"), names: touched }))
     }
@@ -328,12 +337,8 @@ fn widened(held: &Zone, source: &Zone, names: &[NameBuf]) -> BTreeSet<NameBuf> {
 }
 
 /// The serial of the next version: that of the source, if it is ahead. 0 is passed over: it means "unset" to some.
-fn next_serial(held: &Zone, source: &Zone) -> u32 {
-    if is_older(held.serial(), source.serial()) {
-        source.serial()
-    } else {
-        held.serial().wrapping_add(1).max(1)
-    }
+fn next_serial(last: u32, source: &Zone) -> u32 {
+    if is_older(last, source.serial()) { source.serial() } else { last.wrapping_add(1).max(1) }
 }
 
 fn explain(owner: Name<'_>, rtype: Rtype, error: RecordError) -> SignError {

@@ -166,19 +166,22 @@ impl Overlay {
 
     /// What of it has no place in a zone. `signed_here` says that whoever serves the zone signs it, and these sets.
     pub fn misfits(&self, zone: &Zone, signed_here: bool) -> Vec<ZoneTextError> {
-        let misfit = |set: &OverlaySet| Some(refused(set.place.clone(), set.misfit(zone, signed_here)?));
-        self.sets.iter().filter_map(misfit).collect()
+        self.sets.iter().filter_map(|set| set.misfit(zone, signed_here)).collect()
     }
 }
 
 impl OverlaySet {
     /// Whether it has a place in a zone, see [`Overlay::misfits`].
     pub fn fits(&self, zone: &Zone, signed_here: bool) -> bool {
-        self.misfit(zone, signed_here).is_none()
+        self.why_misfit(zone, signed_here).is_none()
     }
 
-    /// Why it has no place in a zone.
-    fn misfit(&self, zone: &Zone, signed_here: bool) -> Option<String> {
+    /// Why it has no place in a zone, and where it is from.
+    pub fn misfit(&self, zone: &Zone, signed_here: bool) -> Option<ZoneTextError> {
+        Some(refused(self.place.clone(), self.why_misfit(zone, signed_here)?))
+    }
+
+    fn why_misfit(&self, zone: &Zone, signed_here: bool) -> Option<String> {
         let (owner, rtype) = (&self.owner, self.rtype);
         let mut nearest = self.owner.as_name();
         let node = loop {

@@ -8,6 +8,8 @@ use rustix::process::Signal;
 use tests::mmdb::{Value, mmdb};
 use tests::{Dig, Serving, Transport, command};
 
+use crate::updates::nsupdate;
+
 const ZONE: &str = "$TTL 300\n@ SOA ns host 1 3600 600 86400 60\n@ NS ns\nns A 192.0.2.53\nwww A 192.0.2.1\nwww TXT plain\n\
     mail A 192.0.2.25\n@ MX 10 www\nalias CNAME www\n*.wild A 192.0.2.77\n";
 const TELECOM: &str = "www A 198.51.100.1\nwww A 198.51.100.2\nonly A 198.51.100.3\n*.wild A 198.51.100.77\n";
@@ -352,4 +354,85 @@ fn a_zone_that_somebody_has_signed_varies_with_the_signatures_of_its_lines() {
             .contains("local.zone:1:1: error: the zone is signed and these A records are not")
     );
     assert!(check("mail AAAA ::5\n").contains("so it could not deny them there"));
+}
+
+/// A server of a zone that takes updates, with a line for ::1.
+fn start_with_updates(signing: &str) -> Serving {
+    let directory = Directory::new().unwrap();
+    let zone = "$ORIGIN up.test.\n@ 60 SOA ns host 1 1 1 1000 1\n 60 NS ns\nns 60 A 192.0.2.1\nother 60 A 192.0.2.2\n\
+        www 60 A 192.0.2.3\nwww.sub 60 A 192.0.2.4\n";
+    directory.write("up.test.zone", zone).unwrap();
+    directory.write("local.zone", "www 60 A 198.51.100.3\nwww.sub 60 A 198.51.100.4\n").unwrap();
+    let config = format!(
+        "[[zone]]\nfile = \"up.test.zone\"\nallow-update = [\"127.0.0.1\"]\nlines = {{ local = \"local.zone\" }}\n{signing}\
+         [[line]]\nname = \"local\"\nprefixes = [\"::1\"]\n"
+    );
+    directory.write("dns.toml", &config).unwrap();
+    start_again(directory)
+}
+
+fn start_again(directory: Directory) -> Serving {
+    let config = directory.path().join("dns.toml").display().to_string();
+    Serving::start_in(directory, &["--config", &config], &[])
+}
+
+/// What a server says to a command about its zones.
+fn about_zones(server: &Serving, words: &[&str]) -> String {
+    let control = server.directory.path().join("control.sock").display().to_string();
+    let output = command(&[&["dns"], words, &["--control", &control]].concat());
+    String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+}
+
+fn update(server: &Serving, lines: &str) {
+    let output = nsupdate(server.v4, &["-v"], &format!("{lines}send\n"));
+    assert!(output.status.success(), "{lines}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_set_of_a_line_that_an_update_leaves_no_place_is_left_out_also_after_a_restart() {
+    let signed = "dnssec = true\n";
+    for (signing, lines, (name, back)) in [
+        (signed, "update delete www.up.test A\n", ("www", "update add www.up.test 60 A 192.0.2.3\n")),
+        (
+            signed,
+            "update delete www.up.test A\nupdate add www.up.test 60 CNAME other\n",
+            ("www", "update delete www.up.test CNAME\nupdate add www.up.test 60 A 192.0.2.3\n"),
+        ),
+        (
+            signed,
+            "update add sub.up.test 60 DNAME x.test.\n",
+            ("www.sub", "update delete sub.up.test DNAME\n"),
+        ),
+        ("", "update add sub.up.test 60 DNAME x.test.\n", ("www.sub", "update delete sub.up.test DNAME\n")),
+        ("", "update add www.up.test 60 NS ns.up.test.\n", ("www", "update delete www.up.test NS\n")),
+    ] {
+        let server = start_with_updates(signing);
+        let name = format!("{name}.up.test");
+        let of_line = |server: &Serving| ask(server.v6, &[&name, "A"]).0.concat().contains("198.51.100.");
+        let zones = |server: &Serving| about_zones(server, &["zones"]);
+        let has_problem =
+            |server: &Serving| zones(server).contains("not up to date: 1 set of a line is left out: ");
+        assert!(of_line(&server) && !has_problem(&server), "{}", zones(&server));
+        update(&server, lines);
+        assert!(!of_line(&server) && has_problem(&server), "{lines}: {}", zones(&server));
+        assert_eq!(server.counter("zones_with_problem"), 1);
+        let told = "by an update, 1 set of a line is left out: ";
+        assert!(server.process.output().contains(told), "{lines}: {}", server.process.output());
+        for (action, done) in
+            [("freeze", "is frozen"), ("thaw", "is read and thawed"), ("freeze", "is frozen")]
+        {
+            let said = about_zones(&server, &["zone", action, "up.test"]);
+            assert!(said.contains(done), "{lines}: {said}");
+            assert_eq!(action == "thaw", said.contains("\nwarning: 1 set of a line is left out: "), "{said}");
+        }
+        let Serving { mut process, directory, .. } = server;
+        process.end();
+        let server = start_again(directory);
+        let output = server.process.output();
+        assert!(output.contains("zone up.test.: 1 set of a line is left out: "), "{lines}: {output}");
+        assert!(!of_line(&server) && has_problem(&server), "{lines}: {}", zones(&server));
+        assert_eq!(ask(server.v6, &["other.up.test", "A"]).0, ["192.0.2.2"]);
+        update(&server, back);
+        assert!(of_line(&server) && !has_problem(&server), "{back}: {}", zones(&server));
+    }
 }

@@ -14,7 +14,7 @@ use tests::{Dig, Serving, Transport};
 const CLIENTS: usize = 16;
 const UPDATES: usize = 12;
 
-fn nsupdate(server: SocketAddr, options: &[&str], lines: &str) -> Output {
+pub(crate) fn nsupdate(server: SocketAddr, options: &[&str], lines: &str) -> Output {
     let script = format!("server {} {}\nzone up.test\n{lines}", server.ip(), server.port());
     let mut nsupdate = Command::new("nsupdate")
         .args(options)
@@ -130,4 +130,23 @@ fn no_update_that_was_answered_is_lost_when_the_server_is_killed_at_any_instant(
         }
         assert!(answered.len() > 20, "{}", answered.len());
     }
+}
+
+#[test]
+fn updates_that_a_full_disk_refuses_fill_no_log() {
+    const COUNT: usize = 300;
+    let directory = Directory::new().unwrap();
+    let config = config_in(&directory, "");
+    let began = std::time::Instant::now();
+    let by = ["sh", "-c", "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\""];
+    let server = Serving::start_by(&by, directory, &["--config", &config], &[]);
+    let lines: String =
+        (0..COUNT).map(|number| format!("update add n{number}.up.test 60 A 192.0.2.9\nsend\n")).collect();
+    let said = nsupdate(server.v4, &["-v"], &lines);
+    assert_eq!(String::from_utf8_lossy(&said.stderr).matches("update failed: SERVFAIL").count(), COUNT);
+    let lines = server.process.output().matches("updates that are not carried out").count();
+    // 50 lines in 10 seconds.
+    let times = began.elapsed().as_secs() as usize / 10 + 1;
+    assert!(lines > 0 && lines <= 50 * times, "{lines} lines");
+    assert_eq!(serial(server.v4), 1);
 }

@@ -14,7 +14,7 @@ use dns_transfer::Difference;
 use dns_wire::NameBuf;
 use dns_zone::Zone;
 use dns_zone::findings::findings;
-use dns_zone::text::ZoneTextErrors;
+use dns_zone::text::{ZoneTextError, ZoneTextErrors};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use super::answer_log::QueryLogSpec;
@@ -26,7 +26,7 @@ use super::privileges::OnlyRoot;
 use super::{etcd, load, options, privileges, secondary, serial, signing};
 use crate::output::to_stdout;
 
-/// Checks everything; the exit status is a failure if `serve` would refuse something.
+/// Checks everything; the exit status is a failure if `serve` would refuse something, or leave it out.
 pub(crate) fn check(options: &options::Check) -> anyhow::Result<ExitCode> {
     let config = Config::resolve(&options.sources.to_serve())?;
     let server = options.server.as_deref().map(|text| parse_listen(text, config.port())).transpose()?;
@@ -47,7 +47,10 @@ pub(crate) fn check(options: &options::Check) -> anyhow::Result<ExitCode> {
             Ok((zone, left_out)) => {
                 report.add_zone(spec, (&zone, left_out), server);
                 match load::check_lines(spec, &zone) {
-                    Ok(data) => report.see_pools(&config.pools, (spec, &zone), &data),
+                    Ok((data, misfits)) => {
+                        misfits.iter().for_each(|misfit| report.add_error(misfit));
+                        report.see_pools(&config.pools, (spec, &zone), &data);
+                    }
                     Err(errors) => report.add_errors(spec, &errors),
                 }
             }
@@ -96,11 +99,13 @@ impl Report {
         Ok(())
     }
 
+    fn add_error(&mut self, error: &ZoneTextError) {
+        let place = format!("{}:{}:{}", error.path.display(), error.position.line, error.position.column);
+        self.error(place, &error.problem);
+    }
+
     fn add_errors(&mut self, spec: &ZoneSpec, errors: &ZoneTextErrors) {
-        for error in &errors.errors {
-            let place = format!("{}:{}:{}", error.path.display(), error.position.line, error.position.column);
-            self.error(place, &error.problem);
-        }
+        errors.errors.iter().for_each(|error| self.add_error(error));
         if errors.stopped_early {
             let place = format!("{}:1", spec.file.display());
             self.error(place, "reading stopped after too many errors: mend these, and check again");

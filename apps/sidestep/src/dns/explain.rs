@@ -10,6 +10,7 @@ use dns_auth::{Catalog, Counters, LineData, Outcome, Responder, ServedZone, Sett
 use dns_lines::{Found, LineId, Lines, Prefix};
 use dns_message::{Message, add_to_count, push_record, question_message};
 use dns_wire::{Class, Edns, Name, NameBuf, Rtype, Subnet};
+use dns_zone::overlay::OverlaySet;
 use observe::protocol::{ExplainRequest, Reply, Request};
 
 use super::config::{Config, parse_domain};
@@ -241,12 +242,14 @@ impl Report<'_> {
         line: Option<LineId>,
     ) {
         let name = NameBuf::from(name);
+        let fits = |set: &OverlaySet| served.tree().is_ok_and(|zone| set.fits(zone, data.signer().is_some()));
         let has = |line: &str| {
             let own = data.lines().iter().find(|own| *own.line == *line)?;
             let sets = own.overlays.last()?.sets();
             let set = sets
                 .iter()
-                .find(|set| set.owner == name && (set.rtype == qtype || set.rtype == Rtype::CNAME))?;
+                .filter(|set| set.owner == name && (set.rtype == qtype || set.rtype == Rtype::CNAME))
+                .find(|set| fits(set))?;
             Some(format!("{}:{}", set.place.0.display(), set.place.1.line))
         };
         let chain =

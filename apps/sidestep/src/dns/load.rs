@@ -13,7 +13,7 @@ use dns_auth::compile::{compile, compile_with_lines};
 use dns_auth::pools::{ADDRESS_TYPES, address_in};
 use dns_auth::{Catalog, LineData, LineOverlays, ServedZone, Unavailable};
 use dns_wire::{Name, NameBuf};
-use dns_zone::text::{Files, Limits, TextFile, ZoneTextErrors, origin_from_path};
+use dns_zone::text::{Files, Limits, TextFile, ZoneTextError, ZoneTextErrors, origin_from_path};
 use dns_zone::versioned::Pages;
 use dns_zone::{Overlay, Zone, load_overlay, load_source, load_zone};
 
@@ -97,12 +97,17 @@ fn read_from(disk: &mut Disk, spec: &ZoneSpec) -> Result<(Zone, usize), ZoneText
     }
 }
 
-/// Whether what lines have in a zone can be read, and has a place there; what there is of it.
-pub(crate) fn check_lines(spec: &ZoneSpec, zone: &Zone) -> Result<LineData, ZoneTextErrors> {
-    line_data(&mut Disk::default(), spec, zone, &Pools::default())
+/// Whether what lines have in a zone can be read; what there is of it, and what has no place there.
+pub(crate) fn check_lines(
+    spec: &ZoneSpec,
+    zone: &Zone,
+) -> Result<(LineData, Vec<ZoneTextError>), ZoneTextErrors> {
+    let data = line_data(&mut Disk::default(), spec, zone, &Pools::default())?;
+    let misfits = data.misfits(zone, spec.keys.is_some());
+    Ok((data, misfits))
 }
 
-/// Reads what lines have in a zone, and checks that it has a place there. `pools` are those of all zones.
+/// Reads what lines have in a zone, also what has no place there: an update may have taken that, or give it. `pools` are those of all zones.
 fn line_data(
     disk: &mut Disk,
     spec: &ZoneSpec,
@@ -122,11 +127,6 @@ fn line_data(
         LineOverlays { line: Arc::clone(&line.line), overlays: layers.collect() }
     });
     let data = LineData::new(lines.collect());
-    let errors = data.misfits(zone, spec.keys.is_some());
-    if !errors.is_empty() {
-        let origin = Some(Box::new(NameBuf::from(zone.origin())));
-        return Err(ZoneTextErrors { errors, origin, stopped_early: false });
-    }
     Ok(data.with_pools(pools.of_zone(zone.origin())))
 }
 
@@ -228,7 +228,11 @@ impl Entry {
     /// Renews its signatures that end soon, if there are any.
     fn look(&self, now: Instant) -> (Option<Version>, Look) {
         match signing::renew(&self.version) {
-            Ok((version, wait)) => (version, Look::after(now, wait)),
+            Ok((version, wait)) => {
+                let problem = signing::why_unsaved(version.as_ref().unwrap_or(&self.version));
+                let problem = problem.map(str::to_owned);
+                (version, Look { problem, ..Look::after(now, wait) })
+            }
             Err(error) => {
                 let problem = format!("its signatures are not renewed: {error:#}");
                 log::error!("zone {}: {problem}", self.version.served.origin());
@@ -651,8 +655,8 @@ impl Loading {
                 if let Some(warning) = &warning {
                     log::warn!("zone {}: {warning}", version.served.origin());
                 }
-                let warnings: Vec<String> = unfit.into_iter().chain(warning).collect();
-                let warning = (!warnings.is_empty()).then(|| warnings.join("; "));
+                let warnings = unfit.into_iter().chain(warning).chain(left_out(&version));
+                let warning = joined(warnings);
                 self.push(Entry { warning, ..Entry::read(spec, version, disk.files) });
             }
             Err(errors) => self.add_failed(spec, &errors, earlier.last_good(spec)),
@@ -676,7 +680,10 @@ impl Loading {
             signing::load(source, spec, (before, was_signed), data).map(|version| (version, unfit))
         });
         let entry = match signed {
-            Ok((version, warning)) => Entry { warning, ..Entry::read(spec, version, files) },
+            Ok((version, unfit)) => {
+                let warning = joined(unfit.into_iter().chain(left_out(&version)));
+                Entry { warning, ..Entry::read(spec, version, files) }
+            }
             Err(error) => {
                 self.failed += 1;
                 log::error!("zone {origin} cannot be signed: {error:#}");
@@ -719,6 +726,19 @@ impl Loading {
             self.zones.push(Entry::failed(spec, version, problem));
         }
     }
+}
+
+/// What lines have and a version has no place for, which the log is told, too.
+fn left_out(version: &Version) -> Option<String> {
+    let left_out = version.served.left_out()?.to_string();
+    log::warn!("zone {}: {left_out}", version.served.origin());
+    Some(left_out)
+}
+
+/// `None` if there is nothing to say.
+fn joined(warnings: impl Iterator<Item = String>) -> Option<String> {
+    let warnings: Vec<String> = warnings.collect();
+    (!warnings.is_empty()).then(|| warnings.join("; "))
 }
 
 /// What becomes of a zone that could not be loaded and has no earlier version.

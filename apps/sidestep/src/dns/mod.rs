@@ -80,6 +80,7 @@ mod request_log;
 mod resolve;
 mod secondary;
 mod serial;
+mod served_serial;
 mod service;
 mod sharing;
 mod signing;

@@ -32,10 +32,10 @@ use super::pools::Pools;
 use super::rebuild::{Rebuilds, Rebuilt};
 use super::secondary::Change;
 use super::service::{Shared, counted, next_publication, origin_of, publication, taken, what_is_served};
-use super::store;
 use super::transfers::unix_time;
 use super::updates::{self, Pending};
 use super::version::Version;
+use super::{signing, store};
 
 /// What is served, and how it is replaced.
 pub(crate) struct Reloads<'s> {
@@ -106,6 +106,14 @@ impl Reloads<'_> {
                     self.finish(&config, loaded);
                 }
             }
+        }
+        self.keep_at_end();
+    }
+
+    /// Tries to write what could not be written before. Zones that are being read are written by another thread.
+    fn keep_at_end(&self) {
+        if !self.is_loading {
+            self.loaded.versions().for_each(signing::keep_at_end);
         }
     }
 
@@ -240,7 +248,10 @@ impl Reloads<'_> {
             versions.extend(version);
             answers.extend(updates.into_iter().zip(codes));
         }
+        let unsaved = versions.iter().filter(|(_, version)| signing::why_unsaved(version).is_some());
+        let unsaved: Vec<NameBuf> = unsaved.map(|(_, version)| origin_of(version)).collect();
         self.replace_versions(versions);
+        unsaved.iter().for_each(|origin| self.look_at_keys(Some(origin)));
         for (update, code) in answers {
             self.log_update(&update, code);
             update.answer(code);
@@ -262,14 +273,15 @@ impl Reloads<'_> {
     ) -> (Vec<Rcode>, Option<(usize, Version)>) {
         let all = |code| (vec![code; updates.len()], None);
         if self.states.with(|states| states.frozen.contains(origin)) {
-            log::info!("zone {origin} is frozen: updates are refused");
+            let line = format_args!("zone {origin} is frozen: updates are refused");
+            self.shared.requests.failed(log::Level::Info, &line);
             return all(Rcode::Refused);
         }
         let Some((number, file, held)) = self.loaded.find(origin.as_name()) else {
             return all(Rcode::NotAuth);
         };
         let requests = updates.iter().map(|update| &*update.request);
-        let (codes, next) = updates::carry_out(requests, held, file);
+        let (codes, next) = updates::carry_out(requests, held, file, &self.shared.requests);
         let Some((version, differences)) = next else { return (codes, None) };
         if version.signing.is_none() {
             let (zones, sender) = ((&held.served, &version.served), self.events.sender());

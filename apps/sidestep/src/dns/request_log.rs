@@ -48,6 +48,11 @@ impl RequestLog {
         write(&self.done, Level::Info, line);
     }
 
+    /// Writes a line about something that was not done.
+    pub(crate) fn failed(&self, level: Level, line: &dyn Display) {
+        write(&self.refused, level, line);
+    }
+
     /// Writes a line about a request that is answered at once.
     pub(crate) fn special(&self, policy: &Policy, request: &SpecialRequest) {
         let SpecialRequest { zone, client, wanted, rcode } = request;

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use dns_auth::compile::{compile, compile_changed, compile_views, compile_with_lines};
@@ -25,7 +25,7 @@ use dns_zone::text::ZoneTextErrors;
 use super::config::ZoneSpec;
 use super::transfers::unix_time;
 use super::version::Version;
-use super::{key_clock, key_files, load, store, tokens};
+use super::{key_clock, key_files, load, served_serial, store, tokens};
 
 /// Names whose signatures are renewed in one version at most: others wait for less than a second meanwhile. With the apex these are few enough for their links
 /// in the chain of NSEC records to be made one by one.
@@ -36,6 +36,10 @@ pub(crate) const LOOK_MAX: Duration = Duration::from_secs(3600);
 
 /// After an error they are looked at again so soon: a token may be back, or a file whole.
 pub(crate) const LOOK_AFTER_ERROR: Duration = Duration::from_secs(120);
+
+/// A version that is not on disk is written again so soon, if that takes no more than a part of the time.
+const KEEP_AGAIN: Duration = Duration::from_secs(5);
+const KEEP_PART: u32 = 20;
 
 /// What a version was signed from, and how the next one will be.
 #[derive(Clone, Debug)]
@@ -54,8 +58,10 @@ pub(crate) struct Signing {
     key_uri: Option<KeyUri>,
     /// The signed version.
     file: PathBuf,
-    /// Whether the file lacks what is served, as it could not be written.
-    is_unsaved: bool,
+    /// Why the file lacks what is served or to be served, if it could not be written.
+    unsaved: Option<Arc<str>>,
+    /// The serial that is noted beside the file, up to which versions were served that the file may lack.
+    noted: Option<u32>,
     /// Signatures of record sets that some clients get in place of the zone's.
     made: Arc<Made>,
 }
@@ -151,22 +157,24 @@ pub(crate) fn load(
     let before = before.filter(|version| version.served.origin() == source.origin());
     let made = before.and_then(|version| version.signing.as_ref()).map(|signing| Arc::clone(&signing.made));
     // The file may have an older version than what is served, whose serial must not go back.
-    let is_unsaved = |version: &Version| match &version.signing {
-        Some(signing) => Some(signing.is_unsaved),
-        None => was_signed.then_some(true),
+    let unsaved = |version: &Version| match &version.signing {
+        Some(signing) => Some(signing.unsaved.clone()),
+        None => was_signed.then(|| Some("the zone could not be signed".into())),
     };
-    let before = before.and_then(|version| Some((version.clone(), is_unsaved(version)?)));
+    let before = before.and_then(|version| Some((version.clone(), unsaved(version)?)));
     let held = match before {
         Some(held) => Some(held),
-        None => read_signed(&signed, source.origin(), store::read)?.map(|version| (version, false)),
+        None => read_signed(&signed, source.origin(), store::read)?.map(|version| (version, None)),
     };
+    // Without a version there is nothing that a note could be about.
+    let noted = if held.is_some() { served_serial::prepare(&signed) } else { None };
     let mut keys = keys_for(source.origin(), spec, held.is_some())?;
     if let Some(served) = held.as_ref().and_then(|(version, _)| version.tree()) {
         keys = as_served(keys, directory, served)?;
     }
     tokens::connect(source.origin(), &mut keys, spec.key_uri.as_ref());
     let keys = Arc::new(keys);
-    let signing = |source, is_unsaved| Signing {
+    let signing = |source, unsaved| Signing {
         source,
         keys,
         denial,
@@ -176,20 +184,21 @@ pub(crate) fn load(
         makes_keys: spec.makes_keys,
         key_uri: spec.key_uri.clone(),
         file: signed,
-        is_unsaved,
+        unsaved,
+        noted,
         made: made.unwrap_or_default(),
     };
     match held {
-        None => first(signing(source, false), data),
-        Some((held, is_unsaved)) => {
+        None => first(signing(source, None), data),
+        Some((held, unsaved)) => {
             let zone = held.tree().context("it has no data")?;
             let mut names = differing(zone, &source);
-            let signing = signing(source, is_unsaved);
+            let signing = signing(source, unsaved);
             names.extend(signing.due(zone, usize::MAX)?.names);
             let next = signing.next(&held, &names)?;
             // What cannot be served is not kept either.
             let viewed = viewed(served_next(&held, next.as_ref()), Some(&signing), data)?;
-            Ok(with_viewed(signing.keep(&held, next), viewed))
+            Ok(signing.keep_with(&held, next, viewed))
         }
     }
 }
@@ -270,7 +279,9 @@ pub(crate) fn has_signed(file: &Path) -> bool {
 
 /// Removes the signed version of a zone that is signed no longer, or has left.
 pub(crate) fn forget(file: &Path) {
-    store::remove(&signed_file(file));
+    let signed = signed_file(file);
+    store::remove(&signed);
+    served_serial::remove(&signed);
 }
 
 /// Where the signed version of a zone lies whose owner's file is `file`. BIND has its own at the same place, in a form of its own (`raw`), and may
@@ -357,6 +368,7 @@ fn first(signing: Signing, data: &LineData) -> anyhow::Result<Version> {
         }
     };
     store::save(file, &zone)?;
+    served_serial::prepare(file);
     log::info!("zone {origin}: signed, serial {serial}");
     Ok(Version { signing: Some(Arc::new(signing)), ..Version::first(served) })
 }
@@ -385,7 +397,9 @@ fn active(keys: &KeySet) -> anyhow::Result<Active<'_>> {
 
 impl Signing {
     fn signer<'k>(&self, origin: Name<'k>, keys: &'k Active<'k>, now: u64) -> Signer<'k> {
-        Signer::new(origin, keys, now, Lifetimes::default(), self.denial).with_csync(self.has_csync)
+        Signer::new(origin, keys, now, Lifetimes::default(), self.denial)
+            .with_csync(self.has_csync)
+            .behind(self.noted)
     }
 
     /// Signs for views, with the keys as they are now.
@@ -435,39 +449,86 @@ impl Signing {
     }
 
     /// Writes the version behind `held`, and has it served. A disk that is full does not end that: what was signed before would end.
-    pub(crate) fn keep(mut self, held: &Version, next: Option<Next>) -> Version {
-        let Some(Next { zone, served, differences, .. }) = next else {
-            if let Some(zone) = held.tree().filter(|_| self.is_unsaved) {
-                self.note(zone.origin(), store::save(&self.file, zone));
-            }
-            return Version { signing: Some(Arc::new(self)), ..held.clone() };
-        };
-        let written = match self.is_unsaved {
-            true => store::save(&self.file, &zone),
-            false => store::add(&self.file, &differences, &zone),
-        };
-        self.note(zone.origin(), written);
-        Version { signing: Some(Arc::new(self)), ..held.next(served, &differences) }
+    pub(crate) fn keep(self, held: &Version, next: Option<Next>) -> Version {
+        self.keep_with(held, next, None)
     }
 
-    /// What became of writing the signed version.
-    fn note(&mut self, origin: Name<'_>, written: anyhow::Result<()>) {
-        self.is_unsaved = written.is_err();
-        if let Err(error) = written {
-            log::error!("zone {origin}: its signed version is served, but not kept: {error:#}");
+    /// The same with views that were made for it.
+    fn keep_with(mut self, held: &Version, next: Option<Next>, viewed: Option<Viewed>) -> Version {
+        let Some(Next { zone, served, differences, .. }) = next else {
+            if let Some(zone) = held.tree().filter(|_| self.unsaved.is_some()) {
+                self.note(zone, store::save(&self.file, zone));
+            }
+            return with_viewed(Version { signing: Some(Arc::new(self)), ..held.clone() }, viewed);
+        };
+        let written = match self.unsaved {
+            Some(_) => store::save(&self.file, &zone),
+            None => store::add(&self.file, &differences, &zone),
+        };
+        if !self.note(&zone, written) {
+            return Version { signing: Some(Arc::new(self)), ..held.clone() };
         }
+        with_viewed(Version { signing: Some(Arc::new(self)), ..held.next(served, &differences) }, viewed)
+    }
+
+    /// What became of writing the signed version; whether it may be served. Else secondaries may have what a restart knows nothing of, and
+    /// would ignore what it gives them under the same serials.
+    fn note(&mut self, zone: &Zone, written: anyhow::Result<()>) -> bool {
+        let (origin, serial) = (zone.origin(), zone.serial());
+        let Err(error) = written else {
+            if self.unsaved.take().is_some() {
+                log::info!("zone {origin}: its signed version is kept again, serial {serial}");
+            }
+            if self.noted.is_some() && served_serial::note(&self.file, None).is_ok() {
+                self.noted = None;
+            }
+            return true;
+        };
+        let noted =
+            if self.noted == Some(serial) { Ok(()) } else { served_serial::note(&self.file, Some(serial)) };
+        let why = match &noted {
+            Ok(()) => {
+                self.noted = Some(serial);
+                format!("its signed version is served, but not kept: {error:#}")
+            }
+            Err(_) => format!(
+                "its signed version can be neither kept nor noted, so no later one is served: {error:#}"
+            ),
+        };
+        if self.unsaved.as_deref() != Some(&why) {
+            log::error!("zone {origin}: {why}");
+        }
+        self.unsaved = Some(why.into());
+        noted.is_ok()
+    }
+}
+
+/// Why a version, or one behind it, is not on disk.
+pub(crate) fn why_unsaved(version: &Version) -> Option<&str> {
+    version.signing.as_ref()?.unsaved.as_deref()
+}
+
+/// Tries once more to write a version that is not on disk.
+pub(crate) fn keep_at_end(version: &Version) {
+    if let (Some(signing), Some(_)) = (&version.signing, why_unsaved(version)) {
+        Signing::clone(signing).keep(version, None);
     }
 }
 
 /// Renews what is due of a zone, with the keys as they are now. `None` if nothing is. Then, when to look again.
 pub(crate) fn renew(held: &Version) -> anyhow::Result<(Option<Version>, Duration)> {
     let (Some(zone), Some(signing)) = (held.tree(), &held.signing) else { return Ok((None, LOOK_MAX)) };
+    let began = Instant::now();
     let keys = with_algorithm(zone.origin(), &signing.directory, signing.algorithm, signing.makes_keys)?;
     let mut keys = as_served(keys, &signing.directory, zone)?;
     tokens::connect(zone.origin(), &mut keys, signing.key_uri.as_ref());
     let before = Arc::clone(&signing.keys);
     let signing = Signing { keys: Arc::new(keys), ..Signing::clone(signing) };
-    let due = signing.due(zone, RENEWED_MAX)?;
+    let mut due = signing.due(zone, RENEWED_MAX)?;
+    if signing.unsaved.is_some() {
+        // What could not even be noted is not served yet.
+        due.names.extend(differing(zone, &signing.source));
+    }
     let now = key_clock::now(&signing.keys);
     refuse_lacking(zone.origin(), &before, &signing, now)?;
     let next_key = signing.keys.next_change(now).map_or(u64::MAX, |time| time - now);
@@ -486,12 +547,17 @@ pub(crate) fn renew(held: &Version) -> anyhow::Result<(Option<Version>, Duration
     if let Some(why) = viewed.as_ref().and_then(|viewed| viewed.kept.clone()) {
         bail!(why);
     }
-    if next.is_none() && viewed.is_none() && !signing.is_unsaved {
+    let has_changed = next.is_some() || viewed.is_some();
+    if !has_changed && signing.unsaved.is_none() {
         return Ok((None, again));
     }
-    let version = with_viewed(signing.keep(held, next), viewed);
-    let is_unsaved = version.signing.as_ref().is_some_and(|signing| signing.is_unsaved);
-    Ok((Some(version), if is_unsaved { again.min(LOOK_AFTER_ERROR) } else { again }))
+    let version = signing.keep_with(held, next, viewed);
+    if why_unsaved(&version).is_none() {
+        return Ok((Some(version), again));
+    }
+    let again = again.min((began.elapsed() * KEEP_PART).clamp(KEEP_AGAIN, LOOK_AFTER_ERROR));
+    let is_other = has_changed || why_unsaved(&version) != why_unsaved(held);
+    Ok((is_other.then_some(version), again))
 }
 
 /// What was signed with a key whose files are gone would be bogus for whoever has it still, once the key has left the DNSKEY set: nothing changes until they

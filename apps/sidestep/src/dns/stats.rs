@@ -145,7 +145,7 @@ impl Sources {
             health: self.health_of(zone),
         });
         let is_secondary = is_secondary(transfers, &origin);
-        let problem = self.problem(transfers, &origin);
+        let problem = self.problem(zone, transfers);
         let (is_catalog, is_from_etcd) = self.states.with(|states| {
             (states.catalog.as_ref() == Some(&origin), states.etcd_problem(&origin).is_some())
         });
@@ -154,13 +154,15 @@ impl Sources {
     }
 
     /// Why a zone is not what the configuration, its files and its keys say, or etcd, or its primaries.
-    fn problem(&self, transfers: &TransferService, origin: &NameBuf) -> Option<String> {
-        let is_secondary = is_secondary(transfers, origin);
-        self.states.with(|states| match states.etcd_problem(origin) {
+    fn problem(&self, zone: &ServedZone, transfers: &TransferService) -> Option<String> {
+        let origin = NameBuf::from(zone.origin());
+        let is_secondary = is_secondary(transfers, &origin);
+        let problem = self.states.with(|states| match states.etcd_problem(&origin) {
             Some(problem) => problem.clone(),
-            None if is_secondary => states.secondaries.get(origin)?.problem.clone(),
-            None => states.problem(origin),
-        })
+            None if is_secondary => states.secondaries.get(&origin)?.problem.clone(),
+            None => states.problem(&origin),
+        });
+        problem.or_else(|| zone.left_out().map(ToString::to_string))
     }
 
     /// What is counted beside engines and devices: DNS over all cores together, the steering program, and TCP.
@@ -220,7 +222,7 @@ impl Sources {
         let is_secondary = is_secondary(transfers, &origin);
         let expires_at = self.states.with(|states| states.secondaries.get(&origin)?.expires_at);
         Seen {
-            has_problem: self.problem(transfers, &origin).is_some(),
+            has_problem: self.problem(zone, transfers).is_some(),
             version: zone.tree().ok().map(|tree| (tree.serial(), tree.record_count() as u64)),
             signed_until: self.signed_until.of(zone),
             expires_at: expires_at.filter(|_| is_secondary),

@@ -28,7 +28,8 @@ const JOURNAL_MIN: u64 = 1 << 20;
 pub(super) fn save(path: &Path, zone: &Zone) -> anyhow::Result<()> {
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let temporary = temporary(&target);
-    write_to(&temporary, zone).with_context(|| format!("writing {}", temporary.display()))?;
+    let written = write_to(&temporary, zone).inspect_err(|_| drop(fs::remove_file(&temporary)));
+    written.with_context(|| format!("writing {}", temporary.display()))?;
     if let Ok(old) = fs::metadata(&target) {
         fs::set_permissions(&temporary, old.permissions()).context("keeping the permissions")?;
         // Root without that capability may not: the zone matters more than its owner.

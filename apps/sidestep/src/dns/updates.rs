@@ -7,13 +7,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 
 use anyhow::Context;
+use dns_auth::LeftOut;
 use dns_auth::compile::compile_changed;
 use dns_server::LateReply;
 use dns_transfer::{Difference, UpdateRequest, Updated};
 use dns_wire::{NameBuf, Rcode};
 use dns_zone::{Changed, Zone};
+use log::Level;
 
 use super::events::Event;
+use super::request_log::RequestLog;
 use super::store;
 use super::version::Version;
 
@@ -82,13 +85,15 @@ pub(crate) fn carry_out<'r>(
     requests: impl ExactSizeIterator<Item = &'r UpdateRequest>,
     held: &Version,
     file: &Path,
+    log: &RequestLog,
 ) -> CarriedOut {
     let count = requests.len();
     let failed = || vec![Rcode::ServFail; count];
     let Some(source) = held.source() else { return (failed(), None) };
     if source.is_signed() {
         let origin = source.origin();
-        log::warn!("zone {origin}: updates are refused, as the zone is signed by somebody else");
+        let why = "updates are refused, as the zone is signed by somebody else";
+        log.failed(Level::Warn, &format_args!("zone {origin}: {why}"));
     }
     let (mut codes, mut steps, mut differences) = (Vec::new(), Vec::<Changed>::new(), Vec::new());
     for request in requests {
@@ -105,13 +110,32 @@ pub(crate) fn carry_out<'r>(
     }
     let Some(last) = steps.last().map(|step| step.zone.clone()) else { return (codes, None) };
     match next(held, steps, &differences, &last, file) {
-        Ok(version) => (codes, Some((version, differences))),
+        Ok(version) => {
+            tell_left_out(source, &version, &differences);
+            (codes, Some((version, differences)))
+        }
         Err(error) => {
-            log::error!("zone {}: updates that are not carried out, {count}: {error:#}", last.origin());
+            let line =
+                format_args!("zone {}: updates that are not carried out, {count}: {error:#}", last.origin());
+            log.failed(Level::Error, &line);
             // Those that change nothing were judged by what the others would have changed.
             (failed(), None)
         }
     }
+}
+
+/// Says what lines have and the zone has no place for any more.
+fn tell_left_out(before: &Zone, after: &Version, differences: &[Arc<Difference>]) {
+    let (Some(lines), Some(zone)) = (after.served.lines(), after.source()) else { return };
+    let misfits = lines.data().newly_misfit(before, zone, &names_in(differences));
+    if let Some(left_out) = LeftOut::of(misfits) {
+        log::warn!("zone {}: by an update, {left_out}", zone.origin());
+    }
+}
+
+fn names_in(differences: &[Arc<Difference>]) -> BTreeSet<NameBuf> {
+    let records = differences.iter().flat_map(|difference| difference.records());
+    records.map(|record| record.owner.clone()).collect()
 }
 
 /// The version that `steps` lead to, the `last` of which is the zone, once the journal has their differences.
@@ -129,9 +153,7 @@ fn next(
         let served = steps.fold(first, |served, step| compile_changed(&served, step));
         return Ok(held.next(served, differences));
     };
-    let records = differences.iter().flat_map(|difference| difference.records());
-    let names: BTreeSet<NameBuf> = records.map(|record| record.owner.clone()).collect();
-    let names: Vec<NameBuf> = names.into_iter().collect();
+    let names: Vec<NameBuf> = names_in(differences).into_iter().collect();
     let signing = signing.with_source(last.clone());
     let next = signing.next(held, &names)?;
     if let Some(next) = &next {

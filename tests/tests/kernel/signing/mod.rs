@@ -6,6 +6,7 @@ mod late;
 mod parent;
 mod source;
 mod token;
+mod unsaved;
 
 use std::thread;
 use std::time::{Duration, Instant};

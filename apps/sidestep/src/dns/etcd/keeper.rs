@@ -349,6 +349,9 @@ impl Keeper {
         match served {
             Ok(Served::Anew) if kept.file.is_some() => {
                 self.unsaved.insert(origin.clone());
+                if kept.version.as_ref().and_then(signing::why_unsaved).is_some() {
+                    self.renewal = Instant::now(); // It says when to try again.
+                }
             }
             Ok(_) => {}
             Err(error) => {

@@ -145,10 +145,11 @@ impl Kept {
 
     /// Why it is not what etcd has, in one line.
     pub(super) fn problem(&self) -> Option<String> {
-        let Problems { settings, signing, waiting } = &self.problems;
+        let Problems { settings, signing: not_signed, waiting } = &self.problems;
         let count = self.content.waiting();
         let waits = || waiting.as_ref().map(|first| format!("record sets that wait: {count}; {first}"));
-        settings.clone().or_else(|| signing.clone()).or_else(waits)
+        let unsaved = || Some(signing::why_unsaved(self.version.as_ref()?)?.to_owned());
+        settings.clone().or_else(|| not_signed.clone()).or_else(unsaved).or_else(waits)
     }
 
     /// What is served of it. A zone that waits for what is wrong with it is not answered from the zone above.
