@@ -2,7 +2,7 @@
 
 use http::uri::Authority;
 
-/// Whether nothing follows the host, or a port that is one. [`Authority::port_u16`] says of a wrong port what it says of none.
+/// Whether nothing follows the host, or a valid port. [`Authority::port_u16`] gives `None` for an invalid port, as for no port.
 pub(crate) fn has_port_or_none(authority: &Authority) -> bool {
     let Some(behind) = authority.as_str().strip_prefix(authority.host()) else { return false };
     let Some(port) = behind.strip_prefix(':') else { return behind.is_empty() };

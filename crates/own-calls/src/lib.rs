@@ -1,8 +1,8 @@
 //! Programs that wait for their sockets by system calls of their own.
 //!
 //! `sidestep run` sees what a program asks the C library for. Some programs open their sockets by the C library and wait for them past it: those in
-//! Rust that use `rustix` for epoll(7) make these system calls by instructions in their own code. What comes for their sockets on our stack
-//! they would never learn of. So they are told by their file, and left to the kernel.
+//! Rust that use `rustix` for epoll(7) make these system calls by instructions in their own code. They would never
+//! learn of what comes for their sockets on our stack. So they are recognised by their file, and left to the kernel.
 #![forbid(unsafe_code)]
 
 use std::fs::File;
@@ -113,6 +113,7 @@ mod tests {
         }
     }
 
+    #[cfg(target_arch = "x86_64")]
     #[test]
     fn a_call_that_spans_two_pieces_is_found() {
         let path = std::env::temp_dir().join(format!("sidestep-own-calls-{}", std::process::id()));
@@ -121,10 +122,10 @@ mod tests {
             let at = PIECE - 20;
             octets[at..at + 5].copy_from_slice(&[0xb8, 0x19, 1, 0, 0]);
             let call = at + 5 + distance.min(machine::BEFORE - 5);
-            octets[call..call + 2].copy_from_slice(&machine::SYSCALL[..2]);
+            octets[call..call + 2].copy_from_slice(&machine::SYSCALL);
             std::fs::write(&path, &octets).unwrap();
             let file = File::open(&path).unwrap();
-            assert_eq!(has_waits(&file, 0, 2 * PIECE as u64), cfg!(target_arch = "x86_64"), "{distance}");
+            assert!(has_waits(&file, 0, 2 * PIECE as u64), "{distance}");
         }
         std::fs::remove_file(path).unwrap();
     }

@@ -40,7 +40,10 @@ impl Url {
         };
         let authority = uri.authority().with_context(wrong)?.clone();
         ensure!(!authority.as_str().contains('@'), "{text:?} has a user's name, which no server sees");
-        ensure!(has_port_or_none(&authority), "{text:?} has no port number behind its host");
+        ensure!(
+            has_port_or_none(&authority),
+            "{text:?} has something behind its host that is no port number"
+        );
         let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         Ok(Url { is_secure, authority, path: path.parse().with_context(wrong)? })
