@@ -5,11 +5,12 @@
 //! they were apart, and only figures at about the same distance are compared.
 
 use std::fmt;
+use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, Pid, sched_setaffinity};
 
 use crate::median;
 
@@ -33,10 +34,24 @@ pub fn generator_core() -> usize {
 
 /// Keeps the calling thread on `core`, if there is one of that number.
 pub fn stay_on(core: usize) {
+    set_core(None, core);
+}
+
+/// Keeps all threads of a process on `core`, also those that the process itself has put on another one.
+pub(crate) fn keep_on(process: u32, core: usize) {
+    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return }; // It has ended.
+    for thread in threads.flatten() {
+        let id = thread.file_name().to_str().and_then(|id| id.parse().ok()).and_then(Pid::from_raw);
+        set_core(id, core);
+    }
+}
+
+/// The same for one thread: the calling one if none is named.
+fn set_core(thread: Option<Pid>, core: usize) {
     let mut set = CpuSet::new();
     if core < CpuSet::MAX_CPU {
         set.set(core);
-        let _ = sched_setaffinity(None, &set); // On a machine with fewer cores it stays where it is.
+        let _ = sched_setaffinity(thread, &set); // On a machine with fewer cores it stays where it is.
     }
 }
 

@@ -8,6 +8,7 @@ use std::thread;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
+use crate::cores::keep_on;
 use crate::{Child, LabError, generator_core, registry, server_core};
 
 /// The veth pair's end in the server's namespace.
@@ -160,11 +161,7 @@ impl Lab {
         if std::env::var_os("SIDESTEP_LAB_STEER").is_none() {
             return Ok(());
         }
-        let core = match side {
-            Side::Server => server_core(),
-            _ => generator_core(),
-        };
-        let mask = format!("{:x}", 1_u64 << core);
+        let mask = format!("{:x}", 1_u64 << core_of(side));
         for queue in 0..self.queues {
             let file = format!("/sys/class/net/{interface}/queues/rx-{queue}/rps_cpus");
             self.run_in(side, "sh", &["-c", &format!("echo {mask} >{file}")])?;
@@ -208,13 +205,18 @@ impl Lab {
         Child::spawn(program, self.command(side, program).args(arguments))
     }
 
+    /// Keeps all processes of a namespace on its side's core. They begin there, but some choose cores for their threads themselves: Knot's first
+    /// worker goes to core 0, which is the generator's.
+    pub(crate) fn keep_on_core(&self, side: Side) -> Result<(), LabError> {
+        let pids = self.pids(side)?;
+        pids.lines().filter_map(|pid| pid.trim().parse().ok()).for_each(|pid| keep_on(pid, core_of(side)));
+        Ok(())
+    }
+
     /// A command that will run in a namespace, on its side's core. The process is the program's own: `ip` and `taskset`
     /// replace themselves.
     pub fn command(&self, side: Side, program: &str) -> Command {
-        let core = match side {
-            Side::Server => server_core(),
-            Side::Client | Side::Box => generator_core(),
-        };
+        let core = core_of(side);
         let mut command = Command::new("ip");
         command.args(["netns", "exec", self.namespace(side), "taskset", "-c", &core.to_string(), program]);
         command
@@ -265,6 +267,13 @@ impl Lab {
 impl Drop for Lab {
     fn drop(&mut self) {
         self.namespaces().for_each(|name| registry::remove_namespace(name));
+    }
+}
+
+fn core_of(side: Side) -> usize {
+    match side {
+        Side::Server => server_core(),
+        Side::Client | Side::Box => generator_core(),
     }
 }
 

@@ -81,6 +81,9 @@ impl Peer {
         };
         let mut server = Server { process, directory };
         server.wait_until_it_answers(lab, zone)?;
+        if !matches!(self, Peer::Sidestep(_)) {
+            lab.keep_on_core(Side::Server)?; // Ours has the cores that its settings say.
+        }
         Ok(server)
     }
 }
@@ -100,5 +103,40 @@ impl Server {
             thread::sleep(PAUSE.saturating_sub(asked.elapsed()));
         }
         Err(self.process.not_seen("answer to a query".to_owned(), START_MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::{require_root_and_xdp, server_core};
+
+    /// The cores that each thread in the server's namespace may use, as `/proc` writes them.
+    fn cores_of_threads(lab: &Lab) -> Vec<String> {
+        let pids = lab.pids(Side::Server).unwrap();
+        let directories = pids.lines().map(|pid| format!("/proc/{}/task", pid.trim()));
+        let threads = directories.flat_map(|tasks| fs::read_dir(tasks).unwrap().flatten());
+        let status = threads.map(|thread| fs::read_to_string(thread.path().join("status")).unwrap());
+        let cores = status.map(|status| {
+            let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+            line.unwrap().trim().to_owned()
+        });
+        cores.collect()
+    }
+
+    #[test]
+    fn no_thread_of_a_peer_runs_on_the_generators_core() {
+        if !require_root_and_xdp() {
+            return;
+        }
+        for peer in [Peer::Nsd, Peer::Knot, Peer::KnotXdp] {
+            let lab = Lab::with_queues(1).unwrap();
+            let _server = peer.start(&lab, &Zone::sample()).unwrap();
+            let cores = cores_of_threads(&lab);
+            let own = server_core().to_string();
+            assert!(!cores.is_empty() && cores.iter().all(|core| *core == own), "{}: {cores:?}", peer.name());
+        }
     }
 }
