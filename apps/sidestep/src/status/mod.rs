@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::output::{complain, to_stdout};
 
 use process::Process;
-pub(crate) use socket::{Answers, Socket, ask, find, serve};
+pub(crate) use socket::{Answers, Socket, Told, ask, find, serve};
 
 /// The options of `status`.
 #[derive(Args, Clone, Debug)]
@@ -34,11 +34,11 @@ pub(crate) fn run(options: &Status) -> anyhow::Result<ExitCode> {
     let answers = ask(&find(options.pid), socket::PATIENCE).unless_none(options.pid)?;
     answers.complaints().for_each(|failure| complain!("sidestep: {failure}"));
     to_stdout(|out| {
-        for (pid, report) in &answers.reports {
+        for Told { process, report, .. } in &answers.reports {
             if options.json {
-                write_line(out, *pid, report)?;
+                write_line(out, *process, report)?;
             } else {
-                out.write_all(text::report(*pid, report, &Process::of).as_bytes())?;
+                out.write_all(text::report(*process, report, &Process::of).as_bytes())?;
             }
         }
         Ok(())

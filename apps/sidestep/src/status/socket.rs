@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use broker::server::{Reporter, StatusReport};
 use observe::client::{ClientError, read_report};
@@ -79,11 +79,20 @@ pub(crate) struct Socket {
     path: PathBuf,
 }
 
+/// What one broker told.
+pub(crate) struct Told {
+    /// The broker's process id.
+    pub(crate) process: u32,
+    /// When it told: others may have taken longer.
+    pub(crate) at: Instant,
+    pub(crate) report: StatusReport,
+}
+
 /// The brokers' answers.
 #[derive(Default)]
 pub(crate) struct Answers {
-    /// Each with the broker's process id.
-    pub(crate) reports: Vec<(u32, StatusReport)>,
+    /// What they told.
+    pub(crate) reports: Vec<Told>,
     /// For each broker that did not answer: which one, and why.
     pub(crate) failures: Vec<(u32, String)>,
 }
@@ -99,13 +108,16 @@ pub(crate) fn find(pid: Option<u32>) -> Vec<Socket> {
 pub(crate) fn ask(sockets: &[Socket], patience: Duration) -> Answers {
     let mut answers = Answers::default();
     let outcomes: Vec<_> = std::thread::scope(|scope| {
-        let ask = move |socket: &Socket| read_report::<StatusReport>(&socket.path, patience);
+        let ask = move |socket: &Socket| {
+            let told = read_report::<StatusReport>(&socket.path, patience)?;
+            Ok(told.map(|(peer, report)| (peer, report, Instant::now())))
+        };
         let asked: Vec<_> = sockets.iter().map(|socket| scope.spawn(move || ask(socket))).collect();
         asked.into_iter().map(|thread| thread.join().unwrap_or(Ok(None))).collect()
     });
     for (socket, outcome) in sockets.iter().zip(outcomes) {
         match outcome {
-            Ok(Some((peer, report))) => answers.take(socket.process, peer, report),
+            Ok(Some((peer, report, at))) => answers.take(socket.process, peer, report, at),
             Ok(None) => {} // It has ended.
             Err(error) => answers.fail(socket.process, &why_silent(&error)),
         }
@@ -131,7 +143,7 @@ fn why_silent(error: &ClientError) -> String {
 impl Answers {
     /// Enters what `peer` says, who answers at the socket of this broker. Of another user's broker, its name in the file system may be anybody's, and its
     /// programs as well.
-    fn take(&mut self, named: u32, peer: Peer, mut report: StatusReport) {
+    fn take(&mut self, named: u32, peer: Peer, mut report: StatusReport, at: Instant) {
         let process = peer.behind(named);
         let told = report.programs.len();
         report.programs.retain(|program| peer.may_speak_of(program.pid));
@@ -143,7 +155,7 @@ impl Answers {
         if strange > 0 {
             self.fail(process, &format!("of user {} tells of {strange} processes of others", peer.uid));
         }
-        self.reports.push((process, report));
+        self.reports.push(Told { process, at, report });
     }
 
     fn fail(&mut self, process: u32, why: &str) {

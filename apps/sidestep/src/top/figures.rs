@@ -95,14 +95,15 @@ impl Program {
     }
 }
 
-/// What happened between two looks. What is new in the second one has no rates yet.
+/// What happened between two looks. What is new in the second one has no rates yet. Each program has a span of its own: another one that
+/// does not answer makes a look long, before or after this one was read.
 pub(super) fn figures(old: Option<&Look>, new: &Look) -> Figures {
-    let span = old.map_or(Duration::ZERO, |old| new.at.saturating_duration_since(old.at));
     let before = |pid: u32| old.and_then(|old| old.programs.iter().find(|seen| seen.pid == pid));
-    let programs = new.programs.iter().map(|seen| program(before(seen.pid), seen, span)).collect();
+    let programs = new.programs.iter().map(|seen| program(before(seen.pid), seen)).collect();
     let interfaces = new.interfaces.iter().map(|seen| {
         let is_it = |it: &&SeenInterface| (it.broker, &it.name) == (seen.broker, &seen.name);
         let before = old.and_then(|old| old.interfaces.iter().find(is_it));
+        let span = before.map_or(Duration::ZERO, |before| seen.at.saturating_duration_since(before.at));
         let rates = gains(before.map(|it| &it.counters[..]), &seen.counters, span);
         Interface { name: seen.name.clone(), rates: rates.filter(|(_, rate)| *rate > 0.0).collect() }
     });
@@ -116,7 +117,11 @@ pub(super) fn figures(old: Option<&Look>, new: &Look) -> Figures {
     }
 }
 
-fn program(old: Option<&Seen>, new: &Seen, span: Duration) -> Program {
+fn program(old: Option<&Seen>, new: &Seen) -> Program {
+    let span = match (old.and_then(|old| old.at), new.at) {
+        (Some(old), Some(new)) => new.saturating_duration_since(old),
+        _ => Duration::ZERO,
+    };
     let counters = new.counters.as_ref();
     let before = old.and_then(|old| old.counters.as_ref());
     let frame_rate = |name: &str| {
@@ -329,7 +334,8 @@ mod tests {
         }
     }
 
-    fn look(at: Instant, seen: Seen) -> Look {
+    fn look(at: Instant, mut seen: Seen) -> Look {
+        seen.at.get_or_insert(at);
         let (interfaces, failures) = (Vec::new(), Vec::new());
         Look { at, programs: vec![seen], interfaces, brokers: 0, failures, may_answer: false }
     }
@@ -353,6 +359,16 @@ mod tests {
         assert_eq!(in_percent(program.engines[0]), [10, 20, 70]);
         let drop = |reason: &str, rate, total| Drop { reason: reason.to_owned(), rate, total };
         assert_eq!(program.drops, [drop("rx_dropped_full", 200.0, 300), drop("TcpInErrs", 0.0, 7)]);
+    }
+
+    #[test]
+    fn a_program_has_the_span_between_its_own_counts() {
+        // Another program answered late: the second look ended three seconds after the first one.
+        let at = Instant::now();
+        let old = look(at, seen([0; 3], 1000, 0));
+        let counted = Seen { at: Some(at + SECOND), ..seen([100, 200, 700], 3000, 310) };
+        let program = figures(Some(&old), &look(at + 3 * SECOND, counted)).programs.remove(0);
+        assert_eq!((program.packets_in, program.cpu), (2000.0, Some(0.31)));
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub(crate) struct Look {
 /// A program.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
+    /// When its counters and its times were read. Another program may have held up the look before or after that.
+    pub(super) at: Option<Instant>,
     pub(super) pid: u32,
     pub(super) name: String,
     /// The `sidestep run` that it is under.
@@ -64,6 +66,8 @@ pub(super) struct Seen {
 /// An interface of a broker.
 #[derive(Clone, Debug)]
 pub(super) struct SeenInterface {
+    /// When its packets were counted.
+    pub(super) at: Instant,
     pub(super) broker: u32,
     pub(super) name: String,
     pub(super) counters: Vec<(String, u64)>,
@@ -104,6 +108,8 @@ pub(super) struct Looker {
 
 /// What one program answers.
 struct Told {
+    at: Instant,
+    cpu: Option<CpuTimes>,
     counters: Option<CountersReport>,
     engines: Vec<EngineReport>,
     sockets: Option<Vec<SocketReport>>,
@@ -170,8 +176,9 @@ impl Looker {
         let is_meant = |seen: &Seen| only.is_none_or(|only| seen.pid == only || seen.broker == Some(only));
         let mut programs: Vec<Seen> = programs.into_values().filter(is_meant).collect();
         for seen in &mut programs {
-            let engines = seen.counters.as_ref().map_or(0, |counters| counters.engines.len());
-            seen.cpu = CpuTimes::of(seen.pid, engines);
+            if seen.at.is_none() {
+                (seen.at, seen.cpu) = (Some(Instant::now()), CpuTimes::of(seen.pid, 0));
+            }
             if seen.name.is_empty() {
                 seen.name = command_of(seen.pid);
             }
@@ -204,8 +211,8 @@ impl Looker {
         answers
             .reports
             .iter()
-            .filter(|(pid, _)| !is_silent(*pid))
-            .for_each(|(pid, _)| self.brokers.remove(*pid));
+            .filter(|told| !is_silent(told.process))
+            .for_each(|told| self.brokers.remove(told.process));
         for (pid, _) in &answers.failures {
             self.brokers.add(*pid, now);
         }
@@ -228,6 +235,8 @@ impl Looker {
                 let seen = programs.entry(pid).or_default();
                 seen.pid = pid;
                 seen.name = answering.name;
+                seen.at = Some(told.at);
+                seen.cpu = told.cpu;
                 seen.counters = told.counters;
                 seen.engines = told.engines;
                 seen.sockets = told.sockets;
@@ -253,7 +262,8 @@ fn add_of_brokers(
     only: Option<u32>,
 ) -> (Vec<SeenInterface>, usize) {
     let mut interfaces = Vec::new();
-    for (broker, StatusReport { programs: known, interfaces: used }) in &answers.reports {
+    for status::Told { process: broker, at, report } in &answers.reports {
+        let StatusReport { programs: known, interfaces: used } = report;
         for ProgramStatus { pid, program, queues, .. } in known {
             let seen = Seen {
                 pid: *pid,
@@ -265,12 +275,13 @@ fn add_of_brokers(
             programs.insert(*pid, seen);
         }
         interfaces.extend(used.iter().map(|interface| SeenInterface {
+            at: *at,
             broker: *broker,
             name: interface.name.clone(),
             counters: interface.counters.clone(),
         }));
     }
-    let is_meant = |(broker, _): &&(u32, StatusReport)| only.is_none_or(|only| only == *broker);
+    let is_meant = |told: &&status::Told| only.is_none_or(|only| only == told.process);
     (interfaces, answers.reports.iter().filter(is_meant).count())
 }
 
@@ -280,13 +291,16 @@ fn ask(connection: Connection, wants_sockets: bool) -> Result<(Answering, Told),
     let again = || connect(&Wanted::At(path.clone()))?.pop().ok_or(ClientError::CutOff);
     let bounded = |connection: Connection| connection.within(PATIENCE).in_all(WHOLE);
     let (answering, answer) = bounded(connection).ask(&Request::Counters)?;
-    let mut told = Told { counters: None, engines: Vec::new(), sockets: None };
+    let mut counters = None;
     take(answer, |reply| {
         if let Reply::Counters(report) = reply {
-            told.counters = Some(report);
+            counters = Some(report);
         }
         true
     })?;
+    let engines = counters.as_ref().map_or(0, |counters: &CountersReport| counters.engines.len());
+    let cpu = CpuTimes::of(answering.pid, engines);
+    let mut told = Told { at: Instant::now(), cpu, counters, engines: Vec::new(), sockets: None };
     let listening = Request::Sockets { filter: String::new(), listening: true };
     take(bounded(again()?).ask(&listening)?.1, |reply| {
         if let Reply::Engine(report) = reply {
