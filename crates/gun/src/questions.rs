@@ -8,6 +8,8 @@ use ipnet::IpNet;
 
 use crate::subnets::Subnets;
 
+/// Some editors begin a file in UTF-8 with it.
+const BYTE_ORDER_MARK: char = '\u{feff}';
 /// Stands for twelve letters and digits that are others in every question.
 const RANDOM: &str = "{random}";
 /// What they are chosen from.
@@ -133,6 +135,7 @@ impl Questions {
     /// nothing. In a name `{random}` stands for twelve letters that are others each time, and `{0-9999}` for each of these numbers.
     pub fn read(text: &str, default_type: Rtype) -> Result<Questions, QuestionsError> {
         let mut names = Names::default();
+        let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         for (line, words) in text.lines().enumerate().map(|(number, line)| (number + 1, line.trim())) {
             if !words.is_empty() && !words.starts_with(['#', ';']) {
                 names.read_line(line, words, default_type)?;
@@ -370,6 +373,12 @@ mod tests {
         let query = Query::parse(&room[..len]).unwrap();
         assert!(questions.is_repeated(question, number, &room[..len]));
         (query.qname(&room).to_string(), query.qtype, query)
+    }
+
+    #[test]
+    fn a_mark_of_the_byte_order_is_no_part_of_the_first_name() {
+        let (with, without) = (read("\u{feff}a.example A").unwrap(), read("a.example A").unwrap());
+        assert_eq!(with.octets(with.names.entries[0]), without.octets(without.names.entries[0]));
     }
 
     #[test]

@@ -244,7 +244,7 @@ impl Tally {
             self.end_second(self.start + length);
         }
         let kept = self.fates.len().max((length + SECOND - GRACE).as_secs() as usize);
-        let is_empty = |second: &Second| second.answered + second.mismatched + second.malformed == 0;
+        let is_empty = |it: &Second| it.sent + it.answered + it.mismatched + it.malformed == 0;
         while self.seconds.len() > kept && self.seconds.last().is_some_and(is_empty) {
             self.seconds.pop();
         }
@@ -447,6 +447,20 @@ mod tests {
         let seconds: Vec<_> = summary.seconds.iter().map(|it| (it.sent, it.lost, it.span_s)).collect();
         let expected = [(1000, 1000, 1.0), (1000, 1000, 1.0), (500, 500, 0.5)];
         assert_eq!(seconds, expected, "the wait for answers has no seconds");
+    }
+
+    #[test]
+    fn seconds_add_up_to_the_totals_though_nothing_was_answered() {
+        let mut tally = Tally::new(at(0));
+        tally.on_sent(at(0), at(0));
+        tally.end_sending(at(1_000_000));
+        tally.end_seconds(at(2_000_000));
+        // It waited for a connection.
+        tally.on_sent(at(900_000), at(2_500_000));
+        tally.end_seconds(at(6_000_000));
+        let summary = tally.summary(2, SECOND, 2);
+        assert_eq!(summary.seconds.iter().map(|it| it.sent).collect::<Vec<_>>(), [1, 0, 1]);
+        assert_eq!(summary.counts.sent, 2);
     }
 
     #[test]

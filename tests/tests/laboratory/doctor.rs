@@ -187,6 +187,8 @@ fn what_is_applied_the_kernel_shows_and_what_is_undone_is_as_it_was() {
     assert_eq!(untuned.kernel(), before);
     assert!(!untuned.state().exists());
     assert!(untuned.undo().starts_with("Nothing is to be undone"));
+    let in_json = succeed(untuned.tune(Side::Server, &[], &["--undo", "--json"]));
+    assert_eq!(in_json.trim(), "[]");
 }
 
 #[test]

@@ -332,6 +332,12 @@ fn restore(change: &Change) -> Outcome {
     restore().unwrap_or_else(|error| Outcome::Failed(crate::explain(&error)))
 }
 
+fn nothing_to_undo(options: &Tune, why: &str) -> anyhow::Result<ExitCode> {
+    let said = if options.json { "[]".to_owned() } else { format!("Nothing is to be undone: {why}") };
+    output::to_stdout(|out| Ok(writeln!(out, "{said}")?))?;
+    Ok(ExitCode::SUCCESS)
+}
+
 fn undo(options: &Tune) -> anyhow::Result<ExitCode> {
     #[derive(Serialize)]
     struct Undone<'c> {
@@ -341,18 +347,12 @@ fn undo(options: &Tune) -> anyhow::Result<ExitCode> {
     }
     let file = StateFile::open(&options.state)?;
     let Some(mut state) = file.load()? else {
-        output::to_stdout(|out| {
-            Ok(writeln!(out, "Nothing is to be undone: there is no {}.", options.state.display())?)
-        })?;
-        return Ok(ExitCode::SUCCESS);
+        return nothing_to_undo(options, &format!("there is no {}.", options.state.display()));
     };
     if !state.is_of_boot(&State::new()?) {
         file.remove()?;
-        output::to_stdout(|out| {
-            let said = "Nothing is to be undone: the machine was started again since, and nothing of what was changed survives that.";
-            Ok(writeln!(out, "{}", if options.json { "[]" } else { said })?)
-        })?;
-        return Ok(ExitCode::SUCCESS);
+        let why = "the machine was started again since, and nothing of what was changed survives that.";
+        return nothing_to_undo(options, why);
     }
     state.check_place()?;
     let is_meant = |change: &mut Change| {

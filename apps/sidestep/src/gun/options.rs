@@ -77,6 +77,9 @@ impl Reports {
 
     /// Whether they can be written, before hours of a search are lost. What is there stays until then.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
+        if self.files().filter(|path| *path == Path::new("-")).count() > 1 {
+            anyhow::bail!("--json and --html cannot both go to standard output");
+        }
         for path in self.files().filter(|path| *path != Path::new("-")) {
             let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
             opened.with_context(|| format!("writing {}", path.display()))?;

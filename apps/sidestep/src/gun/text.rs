@@ -246,13 +246,17 @@ pub(super) fn figures(
     let wrong = |load: &Summary| 100.0 * load.counts.wrong_share();
     let (knee, offered) = (format!("knee, {requests}/s"), format!("offered, {requests}/s"));
     let held = |report: &Report| report.held.as_ref().map_or(0.0, |held| held.most as f64);
-    let figures: [(&str, f64, f64); 15] = [
+    let figures: [(&str, f64, f64); 19] = [
         (&knee, carried(first), carried(second)),
         (&offered, one.offered.into(), other.offered.into()),
         ("answered, a second", one.answered_rate(), other.answered_rate()),
         ("octets, a second", one.octet_rate(), other.octet_rate()),
         ("held at most", held(first), held(second)),
         ("lost", one.lost as f64, other.lost as f64),
+        ("cut (TC)", one.counts.truncated as f64, other.counts.truncated as f64),
+        ("late or doubled", one.counts.unexpected as f64, other.counts.unexpected as f64),
+        ("from another address", one.counts.foreign as f64, other.counts.foreign as f64),
+        ("refused by the system", one.counts.refused as f64, other.counts.refused as f64),
         ("error codes", one.counts.errors as f64, other.counts.errors as f64),
         ("to another question, %", wrong(one), wrong(other)),
         ("malformed", one.counts.malformed as f64, other.counts.malformed as f64),

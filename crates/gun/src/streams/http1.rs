@@ -36,7 +36,8 @@ impl Http1Request {
         if !has_host {
             one.extend(format!("Host: {host}\r\n").bytes());
         }
-        if !body.is_empty() {
+        // Whose body may be expected says also that there is none (RFC 9110, 8.6).
+        if !body.is_empty() || matches!(method, "POST" | "PUT" | "PATCH") {
             one.extend(format!("Content-Length: {}\r\n", body.len()).bytes());
         }
         fields.iter().for_each(|(name, value)| one.extend([name.as_bytes(), b": ", value, b"\r\n"].concat()));
