@@ -1,4 +1,5 @@
-//! From which addresses peers on an interface may open connections: those from which the kernel would take packets there.
+//! From which addresses packets may come on an interface: those from which the kernel would take them there. And to which addresses it
+//! would send packets there.
 //!
 //! For IPv4 the routes decide, as `__fib_validate_source` in net/ipv4/fib_frontend.c does: with `rp_filter` the way back must lead
 //! there, and an address of this host is a source only with `accept_local` (both in ip-sysctl.rst of the kernel's documentation). For IPv6
@@ -59,6 +60,8 @@ pub struct Sources {
     pub vlan: VlanTags,
     /// Ranges that do not overlap, in ascending order; those of IPv4 come first.
     pub allowed: Vec<RangeInclusive<IpAddr>>,
+    /// The addresses to which the best route leads there; ranges as above.
+    pub routed: Vec<RangeInclusive<IpAddr>>,
 }
 
 /// Tells when the sources of an interface change.
@@ -92,9 +95,30 @@ fn sources(mirror: &Mirror, name: &str, settings: &[(u32, SourceChecks)]) -> Vec
         let setting = settings.iter().find(|(other, _)| *other == index);
         let checks = setting.map(|(_, checks)| *checks).unwrap_or_default();
         let all_of_v6 = Ipv6Addr::UNSPECIFIED.into()..=Ipv6Addr::from_bits(u128::MAX).into();
-        Sources { vlan, allowed: allowed_of_v4(mirror, index, checks).chain([all_of_v6]).collect() }
+        let allowed = allowed_of_v4(mirror, index, checks).chain([all_of_v6]).collect();
+        Sources { vlan, allowed, routed: routed(mirror, index) }
     };
     mirror.links_on(name).map(|(vlan, link)| of_link((vlan, link.index))).collect()
+}
+
+/// What is reached by the interface `index`.
+fn routed(mirror: &Mirror, index: u32) -> Vec<RangeInclusive<IpAddr>> {
+    let leads_there = |route: &Route| {
+        let mut ways = route.next_hops.iter().filter_map(|hop| hop.interface);
+        route.kind == RouteKind::Unicast && ways.any(|way| way == index)
+    };
+    let of_family = |is_v4: bool| {
+        let routes = mirror.routes().filter(move |(key, _)| key.destination.is_ipv4() == is_v4);
+        admitted(routes, leads_there)
+    };
+    let v4 = of_family(true).into_iter().map(|(first, last)| v4_range(first, last));
+    let v6 = |number| IpAddr::from(Ipv6Addr::from_bits(number));
+    v4.chain(of_family(false).into_iter().map(|(first, last)| v6(first)..=v6(last))).collect()
+}
+
+fn v4_range(first: u128, last: u128) -> RangeInclusive<IpAddr> {
+    let ip = |number: u128| IpAddr::from(Ipv4Addr::from_bits(number as u32));
+    ip(first)..=ip(last)
 }
 
 /// The sources of IPv4 on the interface `index`.
@@ -130,8 +154,7 @@ fn allowed_of_v4(
         ReversePath::Unchecked => vec![span(Ipv4Addr::UNSPECIFIED.into(), 0)],
         ReversePath::Strict | ReversePath::Loose => admitted(routes(), admits),
     };
-    let ip = |number: u128| IpAddr::from(Ipv4Addr::from_bits(number as u32));
-    subtract(&admitted, &denied).into_iter().map(move |(first, last)| ip(first)..=ip(last))
+    subtract(&admitted, &denied).into_iter().map(|(first, last)| v4_range(first, last))
 }
 
 /// Addresses as numbers: the first and the last.

@@ -277,6 +277,6 @@ impl<O: Owner> Follower<O> {
     }
 }
 
-fn filter_of(Sources { vlan, allowed }: Sources) -> SourceFilter {
-    SourceFilter { vlan: [vlan.outer, vlan.inner], allowed }
+fn filter_of(Sources { vlan, allowed, routed }: Sources) -> SourceFilter {
+    SourceFilter { vlan: [vlan.outer, vlan.inner], allowed, routed }
 }

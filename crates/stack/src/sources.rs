@@ -1,4 +1,4 @@
-//! From which addresses peers on a link may open connections.
+//! From which addresses packets may come on a link, and to which packets may go back there.
 
 use core::net::IpAddr;
 use core::ops::RangeInclusive;
@@ -7,20 +7,20 @@ use wire::VlanTag;
 
 use crate::path::{LinkHeader, LinkId};
 
-/// The source addresses that a SYN may have which arrives behind certain VLAN tags.
+/// The source addresses that packets may have which arrive behind certain VLAN tags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceFilter {
     /// VLAN identifiers, outer first; 0 where there is no tag.
     pub vlan: [u16; 2],
     /// Ranges that do not overlap, in ascending order; those of IPv4 come first.
     pub allowed: Vec<RangeInclusive<IpAddr>>,
+    /// The addresses to which the way back is the way that such packets come; ranges as above.
+    pub routed: Vec<RangeInclusive<IpAddr>>,
 }
 
-impl SourceFilter {
-    fn allows(&self, source: IpAddr) -> bool {
-        let behind = self.allowed.partition_point(|range| *range.start() <= source);
-        behind.checked_sub(1).is_some_and(|at| self.allowed[at].contains(&source))
-    }
+fn contain(ranges: &[RangeInclusive<IpAddr>], address: IpAddr) -> bool {
+    let behind = ranges.partition_point(|range| *range.start() <= address);
+    behind.checked_sub(1).is_some_and(|at| ranges[at].contains(&address))
 }
 
 /// The filters of all links. Where none was set, every source is allowed.
@@ -34,10 +34,18 @@ impl Sources {
     }
 
     pub(crate) fn allow(&self, link: LinkId, header: &LinkHeader, source: IpAddr) -> bool {
+        self.filter(link, header).is_none_or(|filter| contain(&filter.allowed, source))
+    }
+
+    /// Whether the way to `remote` leads over `link`, behind the tags of `header`.
+    pub(crate) fn lead_back(&self, link: LinkId, header: &LinkHeader, remote: IpAddr) -> bool {
+        self.filter(link, header).is_none_or(|filter| contain(&filter.routed, remote))
+    }
+
+    fn filter(&self, link: LinkId, header: &LinkHeader) -> Option<&SourceFilter> {
         let vlan = header.tags.map(|tag| tag.map_or(0, |tag: VlanTag| tag.control & 0x0fff));
-        let filters = self.0.iter().find(|(other, _)| *other == link).map(|(_, filters)| filters);
-        let filter = filters.and_then(|filters| filters.iter().find(|filter| filter.vlan == vlan));
-        filter.is_none_or(|filter| filter.allows(source))
+        let (_, filters) = self.0.iter().find(|(other, _)| *other == link)?;
+        filters.iter().find(|filter| filter.vlan == vlan)
     }
 }
 
@@ -59,7 +67,8 @@ mod tests {
             ip("192.0.2.20")..=ip("192.0.2.20"),
             ip("::1")..=ip("::5"),
         ];
-        sources.set(LINK, vec![SourceFilter { vlan: [7, 0], allowed }]);
+        let routed = vec![ip("192.0.2.0")..=ip("192.0.2.9")];
+        sources.set(LINK, vec![SourceFilter { vlan: [7, 0], allowed, routed }]);
         let tagged = LinkHeader {
             tags: [Some(VlanTag { tpid: 0x8100, control: 0xe007 }), None],
             ..LinkHeader::default()
@@ -79,5 +88,11 @@ mod tests {
             assert!(sources.allow(LinkId(0), &tagged, ip(source)), "{source} on a link without filter");
             assert!(sources.allow(LINK, &LinkHeader::default(), ip(source)), "{source} without tag");
         }
+        assert!(sources.lead_back(LINK, &tagged, ip("192.0.2.9")));
+        assert!(
+            !sources.lead_back(LINK, &tagged, ip("192.0.2.20")),
+            "it may come here, and is answered elsewhere"
+        );
+        assert!(sources.lead_back(LINK, &LinkHeader::default(), ip("192.0.2.20")), "nothing was said");
     }
 }

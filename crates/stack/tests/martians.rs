@@ -42,7 +42,8 @@ fn nobody_is_taken_for_this_host() {
 #[test]
 fn a_syn_from_where_nobody_is_expected_is_dropped() {
     let range = |first: &str, last: &str| first.parse().unwrap()..=last.parse().unwrap();
-    let filter = SourceFilter { vlan: [0, 0], allowed: vec![range("192.0.2.0", "192.0.2.255")] };
+    let allowed = vec![range("192.0.2.0", "192.0.2.255")];
+    let filter = SourceFilter { vlan: [0, 0], allowed, routed: Vec::new() };
     let filtered =
         |from: &str| syn_to(from, SERVER, |stack| stack.set_sources(LinkId(0), vec![filter.clone()]));
     assert_eq!(filtered("192.0.2.9:4000"), Ok(()));

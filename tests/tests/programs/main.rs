@@ -10,6 +10,7 @@ mod cpython;
 mod databases;
 mod ends;
 mod fallback;
+mod forged;
 mod interpreted;
 mod killed;
 mod moving;

@@ -98,8 +98,8 @@ fn the_largest_segment_can_be_clamped() {
 }
 
 /// A second wire between the two sides, of 3500 octets.
-const WIDE_INTERFACES: [&str; 2] = ["veth-ws", "veth-wc"];
-const WIDE_ADDRESSES: [&str; 2] = ["10.54.0.1", "10.54.0.2"];
+pub(crate) const WIDE_INTERFACES: [&str; 2] = ["veth-ws", "veth-wc"];
+pub(crate) const WIDE_ADDRESSES: [&str; 2] = ["10.54.0.1", "10.54.0.2"];
 
 #[test]
 fn connections_by_interfaces_of_different_mtu_go_on_together() {
@@ -122,7 +122,7 @@ fn connections_by_interfaces_of_different_mtu_go_on_together() {
     trial.end(running);
 }
 
-fn lay_wide_wire(trial: &Trial) {
+pub(crate) fn lay_wide_wire(trial: &Trial) {
     let [here, there] = WIDE_INTERFACES;
     let peer = trial.lab.namespace(Side::Client);
     let add = format!("link add {here} mtu 3500 type veth peer name {there} mtu 3500 netns {peer}");

@@ -90,13 +90,16 @@ pub struct Address {
     pub vlan: [u16; 2],
 }
 
-/// From which addresses connections may be opened behind certain VLAN tags.
+/// From which addresses packets may come behind certain VLAN tags, and to which they may go back there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sources {
     /// VLAN identifiers, outer first, 0 where there is no tag.
     pub vlan: [u16; 2],
     /// Ranges, first and last address, that do not overlap, in ascending order; those of IPv4 come first.
     pub allowed: Vec<(IpAddr, IpAddr)>,
+    /// The addresses to which the way back is the way that such packets come. A broker that does not say it knows of none: the kernel sends then.
+    #[serde(default)]
+    pub routed: Vec<(IpAddr, IpAddr)>,
 }
 
 /// How a program is to run.

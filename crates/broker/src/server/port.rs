@@ -1,6 +1,6 @@
 //! One interface that appears, changes and disappears.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
 use clock::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::registry::{LinkNumber, View};
 const RETRY: Duration = Duration::from_secs(1);
 /// How long clients get to close the sockets of an interface before another program takes the place of one.
 const REPLACE: Duration = Duration::from_millis(100);
-/// Ranges of sources that fit a message beside the rest. Where routes make more of them, sources are not checked.
+/// Ranges of addresses that fit a message beside the rest. Where routes make more of them, sources are not checked.
 const RANGES_MAX: usize = 256;
 
 /// An interface that was configured. It need not be there.
@@ -135,7 +135,7 @@ impl Port {
     fn follow_sources(&mut self, mirror: &Mirror) -> Option<Change> {
         let has_news = std::mem::take(&mut self.has_news);
         let found = self.watch.compare(mirror, &self.name, has_news)?;
-        let count: usize = found.iter().map(|sources| sources.allowed.len()).sum();
+        let count: usize = found.iter().map(|it| it.allowed.len() + it.routed.len()).sum();
         let known = if count > RANGES_MAX { Vec::new() } else { found };
         self.sources = known.into_iter().map(told).collect();
         Some(Change::Sources)
@@ -261,11 +261,9 @@ impl Port {
 
 /// Sources as clients are told of them.
 fn told(sources: Sources) -> Told {
-    let Sources { vlan, allowed } = sources;
-    Told {
-        vlan: [vlan.outer, vlan.inner],
-        allowed: allowed.into_iter().map(RangeInclusive::into_inner).collect(),
-    }
+    let Sources { vlan, allowed, routed } = sources;
+    let ends = |of: Vec<RangeInclusive<IpAddr>>| of.into_iter().map(RangeInclusive::into_inner).collect();
+    Told { vlan: [vlan.outer, vlan.inner], allowed: ends(allowed), routed: ends(routed) }
 }
 
 impl Open {

@@ -84,6 +84,33 @@ fn allowed_with<'s>(mirror: &Mirror, checks: SourceChecks, sources: &[&'s str]) 
 }
 
 #[test]
+fn what_goes_back_by_an_interface_is_what_its_routes_lead_to() {
+    let mirror = mirror([
+        unicast("0.0.0.0/0", HERE),
+        unicast("198.51.100.0/24", ELSEWHERE),
+        unicast("2001:db8:1::/48", HERE),
+        unicast("2001:db8:1:2::/64", ELSEWHERE),
+    ]);
+    for setting in [ReversePath::Unchecked, ReversePath::Strict, ReversePath::Loose] {
+        let checks = SourceChecks { reverse_path: setting, accepts_local: false };
+        let found = super::sources(&mirror, "eth0", &[(HERE, checks)]);
+        let is_routed =
+            |to: &str| found[0].routed.iter().any(|range| range.contains(&to.parse::<IpAddr>().unwrap()));
+        let cases = [
+            ("203.0.113.9", true),
+            ("198.51.100.9", false),
+            ("198.51.101.0", true),
+            ("2001:db8:1::9", true),
+            ("2001:db8:1:2::9", false),
+            ("2001:db8:2::9", false),
+        ];
+        for (to, expected) in cases {
+            assert_eq!(is_routed(to), expected, "{to} with {setting:?}");
+        }
+    }
+}
+
+#[test]
 fn an_address_of_this_host_is_no_source() {
     let mirror = mirror([unicast("0.0.0.0/0", HERE), route(LOCAL, RouteType::Local, "203.0.113.0/24", 1, 0)]);
     let sources = ["192.0.2.1", "198.51.100.1", "203.0.113.9"];

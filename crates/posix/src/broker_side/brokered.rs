@@ -520,8 +520,8 @@ fn clamp_of((network, prefix_len, mss): (IpAddr, u8, u16)) -> RouteClamp {
 }
 
 fn filter_of(sources: Sources) -> SourceFilter {
-    let allowed = sources.allowed.into_iter().map(|(first, last)| first..=last).collect();
-    SourceFilter { vlan: sources.vlan, allowed }
+    let ranges = |of: Vec<(IpAddr, IpAddr)>| of.into_iter().map(|(first, last)| first..=last).collect();
+    SourceFilter { vlan: sources.vlan, allowed: ranges(sources.allowed), routed: ranges(sources.routed) }
 }
 
 /// Whether the way to a peer may be another than before, or its interface another's.

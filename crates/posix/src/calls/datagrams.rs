@@ -235,7 +235,10 @@ impl State {
             socket.own_run.note_taken()
         }
         let (remote, local, hop) = (received.remote, received.local, received.hop);
-        udp.learn(LearnedWay { remote, local, hop }, now);
+        // A forged source does not take what is for another one: the routes say which way that goes.
+        if stack.leads_to(&hop, remote.ip().to_canonical()) {
+            udp.learn(LearnedWay { remote, local, hop }, now);
+        }
         let mut result = told_of(&received, room, request.flags);
         if let Some(name) = request.name.as_deref_mut() {
             result.name_len = write_name(received.remote, domain, name);

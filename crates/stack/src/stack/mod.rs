@@ -22,6 +22,7 @@ mod udp_calls;
 mod udp_packets;
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::ops::Range;
 
 use clock::{Duration, Instant};
@@ -286,10 +287,16 @@ impl Stack {
         self.shared.paths.set_route_clamps(clamps);
     }
 
-    /// Says from which addresses peers on a link may open connections, in place of what was said before. A SYN from another one,
-    /// behind tags that a filter is for, is dropped. Other packets are not looked at: without a handshake they have no connection.
+    /// Says from which addresses packets may come on a link, in place of what was said before. A SYN or a datagram from another one,
+    /// behind tags that a filter is for, is dropped. Other segments are not looked at: without a handshake they have no connection.
     pub fn set_sources(&mut self, link: LinkId, filters: Vec<SourceFilter>) {
         self.sources.set(link, filters);
+    }
+
+    /// Whether what goes to `remote` leaves by `hop` as far as [`Stack::set_sources`] has said. A datagram that came by it says less: its
+    /// source may be forged.
+    pub fn leads_to(&self, hop: &Hop, remote: IpAddr) -> bool {
+        self.sources.lead_back(hop.link, &hop.header, remote)
     }
 
     /// An interface, as the caller described it.

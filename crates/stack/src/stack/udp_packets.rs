@@ -31,6 +31,9 @@ impl Stack {
             self.shared.counters.udp_no_ports += 1;
             return Err(DropReason::NoListener);
         };
+        if !self.sources.allow(arrival.link, &arrival.header, ip.source()) {
+            return Err(DropReason::SourceUnexpected);
+        }
         let datagram = Datagram {
             key,
             hop: Hop { link: arrival.link, header: arrival.header.reversed() },

@@ -1,9 +1,11 @@
 //! Who receives what, and what comes with it.
 
+use std::net::IpAddr;
+
 use clock::Duration;
 use stack::tcp::Events;
 use stack::udp::{UdpBind, UdpBindError, UdpConnectError, UdpOptions, UdpRecvError, UdpSend, UdpSendError};
-use stack::{Event, Hop, Link, LinkId, Socket};
+use stack::{Event, Hop, Link, LinkId, Socket, SourceFilter, Stack};
 use wire::{DropReason, MacAddress};
 
 use crate::packets::*;
@@ -336,4 +338,21 @@ fn what_exceeds_the_links_mtu_is_refused_not_fragmented() {
         assert_eq!(transmit(&mut stack).unwrap().0.len(), 1400);
         assert_eq!(stack.poll_timeout().filter(|at| *at < NOW + Duration::from_secs(1)), None);
     }
+}
+
+#[test]
+fn a_datagram_from_where_nobody_is_expected_is_dropped_and_teaches_no_way() {
+    let Ends { server, client, stranger, .. } = versions()[0];
+    let mut stack = stack();
+    let id = bind(&mut stack, server);
+    let only = |ip: IpAddr| vec![ip..=ip];
+    let filter = |allowed, routed| vec![SourceFilter { vlan: [0, 0], allowed, routed }];
+    stack.set_sources(hop().link, filter(only(client.ip()), only(stranger.ip())));
+    let arrived =
+        |stack: &mut Stack, from| stack.on_packet(&datagram(from, server, b"x"), &arrival(), NOW).map(|_| ());
+    assert_eq!(arrived(&mut stack, stranger), Err(DropReason::SourceUnexpected));
+    assert_eq!(arrived(&mut stack, client), Ok(()));
+    assert_eq!(recv(&mut stack, id), Some(b"x".to_vec()));
+    assert!(!stack.leads_to(&hop(), client.ip()), "what goes there leaves by another link");
+    assert!(stack.leads_to(&hop(), stranger.ip()));
 }
