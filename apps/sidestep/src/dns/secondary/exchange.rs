@@ -23,6 +23,9 @@ const ANSWER_MAX: Duration = Duration::from_secs(3);
 /// Time for each message of a transfer, and for the longest transfer.
 const MESSAGE_MAX: Duration = Duration::from_secs(10);
 const TRANSFER_MAX: Duration = Duration::from_secs(3600);
+/// Time for what follows a newer SOA that came in place of differences. Whoever has them sends them at once, and who has none sends nothing more, and
+/// may keep the connection open: the whole zone is asked for then, which is right in both cases.
+const BEHIND_SOA_MAX: Duration = Duration::from_secs(3);
 /// Octets of the longest transfer.
 const OCTETS_MAX: u64 = 8 << 30;
 
@@ -70,6 +73,22 @@ impl ExchangeError {
             ),
             ExchangeError::TooSlow => true,
             ExchangeError::Incoming(_) | ExchangeError::Signature(_) => false,
+        }
+    }
+
+    /// Whether the primary has answered a request in a way that cannot be used, if only by the end of the connection. It may answer another one
+    /// well: some do not know requests for differences.
+    pub(super) fn is_of_this_request(&self) -> bool {
+        match self {
+            ExchangeError::Io(error) => matches!(
+                error.kind(),
+                ErrorKind::UnexpectedEof
+                    | ErrorKind::ConnectionReset
+                    | ErrorKind::ConnectionAborted
+                    | ErrorKind::BrokenPipe
+            ),
+            ExchangeError::TooSlow => false,
+            ExchangeError::Incoming(_) | ExchangeError::Signature(_) => true,
         }
     }
 }
@@ -161,7 +180,7 @@ impl Primary<'_> {
             if began.elapsed() > TRANSFER_MAX {
                 return Err(ExchangeError::TooSlow);
             }
-            message = connection.read_message(MESSAGE_MAX)?;
+            message = next_message(&mut connection, &incoming)?;
         }
         if verifier.is_some_and(|verifier| !verifier.is_complete()) {
             return Err(VerifyError::Unsigned.into());
@@ -259,6 +278,13 @@ impl Connection {
         }
         Ok(())
     }
+}
+
+fn next_message(connection: &mut Connection, incoming: &Incoming) -> Result<Vec<u8>, ExchangeError> {
+    if incoming.is_soa_alone() {
+        return connection.read_message(BEHIND_SOA_MAX).map_err(|_| IncomingError::SoaAlone.into());
+    }
+    Ok(connection.read_message(MESSAGE_MAX)?)
 }
 
 /// The system names silence in many ways, and the end of a connection in none that a reader of a log would know.

@@ -321,7 +321,7 @@ fn refresh_from(job: &Job, peer: &Peer, keys: &Keys, idle: &mut Idle) -> Result<
         return Err(IncomingError::WentBack { ours, theirs }.into());
     }
     match primary.transfer(job.held.as_ref().map(|held| &held.served), Some(ours), idle) {
-        Err(ExchangeError::Incoming(error)) => {
+        Err(error) if error.is_of_this_request() => {
             log::info!("zone {} from {address}: not by differences ({error}), so all of it", job.spec.origin);
             primary.transfer(None, Some(ours), idle)
         }
