@@ -27,6 +27,12 @@ pub enum IncomingError {
     /// The primary refuses.
     #[error("the primary answers with {}", ReceivedRcode(*.0))]
     Rcode(u16),
+    /// There are no records: the primary may not know requests for differences.
+    #[error("the answer has no records")]
+    Empty,
+    /// There is a newer SOA alone, in place of differences.
+    #[error("the primary has a newer SOA, and sends nothing behind it")]
+    SoaAlone,
     /// The first record is no SOA of the zone.
     #[error("the transfer does not begin with the SOA of the zone")]
     NoSoa,
@@ -150,11 +156,21 @@ impl Incoming {
         for _ in 0..message.counts()[0] {
             self.on_record(message.next_record()?)?;
         }
+        if matches!(self.state, State::Start) {
+            return Err(IncomingError::Empty);
+        }
         // One SOA alone that is not newer than ours: there are no differences (RFC 1995, 4).
         let is_newer = |ours| self.serial().is_some_and(|theirs| is_older(ours, theirs));
         let is_current =
             matches!(self.state, State::Form) && self.held_serial().is_some_and(|ours| !is_newer(ours));
         Ok(is_current || matches!(self.state, State::End(_) | State::EndOfWhole(_)))
+    }
+
+    /// Whether a newer SOA alone has come in place of differences, which may be all that comes: by UDP it says that the answer is too long
+    /// (RFC 1995, 2), and some primaries that have no differences send the same by TCP. Others put each record into a message of its own, so the
+    /// rest may follow. If it does not, [`IncomingError::SoaAlone`] is what came.
+    pub fn is_soa_alone(&self) -> bool {
+        matches!(self.state, State::Form) && self.held_serial().is_some()
     }
 
     fn held_serial(&self) -> Option<u32> {

@@ -117,6 +117,27 @@ fn a_request_for_differences_may_be_answered_with_the_whole_zone_or_with_nothing
 }
 
 #[test]
+fn an_answer_without_records_is_no_transfer_and_nothing_to_wait_for() {
+    for held in [None, Some(held())] {
+        assert_eq!(incoming(held).on_message(&message(&[])), Err(IncomingError::Empty));
+    }
+}
+
+#[test]
+fn a_newer_soa_alone_may_be_all_that_answers_a_request_for_differences() {
+    let mut incoming_differences = incoming(Some(held()));
+    assert!(!incoming_differences.is_soa_alone());
+    assert_eq!(incoming_differences.on_message(&message(&[Soa(4)])), Ok(false));
+    assert!(incoming_differences.is_soa_alone());
+    assert_eq!(incoming_differences.on_message(&message(&[Soa(3)])), Ok(false));
+    assert!(!incoming_differences.is_soa_alone(), "the rest comes in other messages");
+
+    let mut incoming_whole = incoming(None);
+    assert_eq!(incoming_whole.on_message(&message(&[Soa(4)])), Ok(false));
+    assert!(!incoming_whole.is_soa_alone(), "a whole zone begins so");
+}
+
+#[test]
 fn differences_that_do_not_fit_are_refused() {
     let unfit: [&[R]; 3] = [
         &[Soa(4), Soa(3), A("nobody.example.", 1), Soa(4), Soa(4)],

@@ -35,6 +35,14 @@ impl SoaTimers {
         let seconds = |number: u32| Duration::from_secs(number.into()).max(INTERVAL_MIN);
         SoaTimers { serial, refresh: seconds(refresh), retry: seconds(retry), expire: seconds(expire) }
     }
+
+    /// How long after a look that succeeded the next one follows: REFRESH, or sooner if the zone would expire meanwhile, so that there is time for
+    /// one more look after RETRY; but half of EXPIRE at least, as a long RETRY shall not have a primary asked all the time.
+    fn next_look(&self) -> Duration {
+        let nanos = self.expire.as_nanos();
+        let in_time = nanos.saturating_sub(self.retry.as_nanos()).max(nanos / 2);
+        self.refresh.min(Duration::from_nanos(in_time)).max(INTERVAL_MIN)
+    }
 }
 
 /// What is to be done.
@@ -99,6 +107,7 @@ impl Secondary {
     pub fn poll(&mut self, now: Instant) -> Option<Due> {
         if self.expires.is_some_and(|expires| expires <= now) {
             self.expires = None;
+            self.next_refresh = now; // From now on clients feel how long it takes.
             return Some(Due::Expire);
         }
         if self.is_asking || self.next_refresh > now {
@@ -120,7 +129,7 @@ impl Secondary {
         self.held = Some(held);
         self.expires = Some(now + held.expire);
         self.failures = 0;
-        self.ask_after(held.refresh, jitter, now);
+        self.ask_after(held.next_look(), jitter, now);
     }
 
     /// No primary gave an answer that can be used.
@@ -204,6 +213,42 @@ mod tests {
         let mut zone = confirmed();
         zone.poll(at(100));
         assert_eq!((zone.deadline(), zone.poll(at(1000))), (Some(at(1000)), Some(Due::Expire)));
+    }
+
+    #[test]
+    fn a_zone_whose_refresh_is_beyond_its_expire_is_looked_at_before_it_expires() {
+        let first_look = |refresh, retry, expire| {
+            let mut zone = Secondary::empty(at(0));
+            zone.poll(at(0));
+            let [refresh, retry, expire] = [refresh, retry, expire].map(seconds);
+            zone.on_confirmed(SoaTimers { serial: 1, refresh, retry, expire }, 0, at(0));
+            zone.deadline().unwrap() - at(0)
+        };
+        assert_eq!(first_look(86_400, 10, 100), seconds(90), "RETRY before it expires");
+        assert_eq!(first_look(95, 10, 100), seconds(90), "the same");
+        assert_eq!(first_look(86_400, 99, 100), seconds(50), "half of EXPIRE");
+        assert_eq!(first_look(86_400, 86_400, 100), seconds(50), "the same");
+        assert_eq!(
+            first_look(86_400, 86_400, 1),
+            seconds(1),
+            "nobody is asked more often than once a second"
+        );
+        assert_eq!(first_look(80, 10, 100), seconds(80), "REFRESH leaves time for RETRY");
+    }
+
+    #[test]
+    fn a_zone_asks_when_it_expires_however_long_its_retry_is() {
+        let held =
+            SoaTimers { serial: 1, refresh: seconds(100), retry: seconds(86_400), expire: seconds(1000) };
+        let mut zone = Secondary::empty(at(0));
+        zone.poll(at(0));
+        zone.on_confirmed(held, 0, at(0));
+        assert_eq!(zone.poll(at(100)), Some(Due::Refresh));
+        zone.on_failed(0, at(100));
+        assert_eq!((zone.poll(at(999)), zone.deadline()), (None, Some(at(1000))));
+        assert_eq!((zone.poll(at(1000)), zone.poll(at(1000))), (Some(Due::Expire), Some(Due::Refresh)));
+        zone.on_failed(0, at(1001));
+        assert_eq!(zone.deadline(), Some(at(87_401)), "RETRY counts again");
     }
 
     #[test]

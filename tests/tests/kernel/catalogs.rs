@@ -111,7 +111,7 @@ fn bind_has_the_zones_of_a_catalog_that_is_made_and_follows_when_one_joins() {
 #[test]
 fn the_zones_of_a_catalog_that_knot_makes_are_served() {
     let (directory, port) = (Directory::new().unwrap(), free_port());
-    ["one.test", "two.test"].iter().for_each(|zone| write_zone(&directory, zone, zone));
+    ["one.test", "two.test", "three.test"].iter().for_each(|zone| write_zone(&directory, zone, zone));
     let own = directory.path().display();
     let text = format!(
         "server:\n    rundir: \"{own}\"\n    listen: 127.0.0.1@{port}\n    udp-workers: 1\n    tcp-workers: 1\n\
@@ -131,6 +131,17 @@ fn the_zones_of_a_catalog_that_knot_makes_are_served() {
     for zone in ["one.test", "two.test"] {
         until(zone, &ours.process, || text_of(ours.v4, zone) == Some(format!("\"{zone}\"")));
     }
+
+    // Another version is found, too, though Knot says nothing of this catalog by UDP.
+    let control = ours.directory.path().join("control.sock").display().to_string();
+    let look = || tests::command(&["dns", "zone", "reload", "made.test", "--control", &control]);
+    assert_eq!(status_of(at, "made.test"), "REFUSED");
+    directory.write("knot.conf", &text.replace("domain: two.test", "domain: three.test")).unwrap();
+    knot.signal(Signal::HUP);
+    until("three joins", &ours.process, || {
+        look().status.success() && text_of(ours.v4, "three.test") == Some("\"three.test\"".to_owned())
+    });
+    until("two leaves", &ours.process, || status_of(ours.v4, "two.test") == "REFUSED");
 }
 
 #[test]

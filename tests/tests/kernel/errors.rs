@@ -251,6 +251,31 @@ fn check_reports_other_records_with_the_serial_that_a_server_has() {
 }
 
 #[test]
+fn a_file_that_a_secondary_zone_and_another_zone_have_is_refused() {
+    let directory = Directory::new().unwrap();
+    directory.write("one.test.zone", "@ 60 SOA ns h 1 2 3 4 5\n@ 60 NS ns.example.net.\n").unwrap();
+    let secondary = |zone: &str, file: &str| {
+        format!("[[secondary]]\nzone = \"{zone}\"\nprimaries = [\"192.0.2.1\"]\nfile = \"{file}\"\n")
+    };
+    let two = secondary("two.test", "same.zone");
+    let zone = "[[zone]]\nfile = \"one.test.zone\"\n".to_owned();
+    for (text, of, other) in [
+        (two.clone() + &secondary("three.test", "./same.zone"), "three.test.", "secondary two.test."),
+        (zone + &secondary("two.test", "./one.test.zone"), "two.test.", "[[zone]] one.test."),
+    ] {
+        let text = format!("listen = [\"127.0.0.1:0\"]\n{text}");
+        let config = directory.write("dns.toml", &text).unwrap().display().to_string();
+        let output = command(&["dns", "check", "--config", &config]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let of_check = [output.stdout, output.stderr].concat();
+        for message in [String::from_utf8(of_check).unwrap(), complaint(&["--config", &config])] {
+            let places = [format!("secondary {of}: file: "), format!("is the file of {other}, too")];
+            assert!(places.iter().all(|place| message.contains(place)), "{message}");
+        }
+    }
+}
+
+#[test]
 fn check_reports_what_secondary_zones_certificates_logs_and_secrets_lack() {
     let directory = Directory::new().unwrap();
     directory.write("one.test.zone", "@ 60 SOA ns h 1 2 3 4 5\n@ 60 NS ns.example.net.\n").unwrap();

@@ -7,6 +7,7 @@ mod encrypted_transfers;
 mod encrypted_zones;
 mod errors;
 mod etcd;
+mod fake_primary;
 mod guard;
 mod gun;
 mod idle;

@@ -8,6 +8,8 @@ use lab::{Child, Directory};
 use rustix::process::Signal;
 use tests::{Serving, make_certificate};
 
+use crate::fake_primary::{FakePrimary, ForDifferences};
+
 const ZONE: &str = "@ 60 SOA ns host 1 3600 3600 7200 1\n 60 NS ns\nns 60 A 192.0.2.1\n";
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -118,6 +120,26 @@ fn a_primary_that_hangs_is_asked_behind_the_others_of_its_zones() {
     }
     let log = theirs.process.output();
     assert_eq!(log.matches(&format!("from {}: no", first.address)).count(), 1, "{log}");
+}
+
+#[test]
+fn a_primary_that_answers_a_request_for_differences_with_nothing_of_use_is_asked_for_the_whole_zone() {
+    for (behaviour, why) in [
+        (ForDifferences::Empty, "the answer has no records"),
+        (ForDifferences::SoaAlone, "the primary has a newer SOA, and sends nothing behind it"),
+        (ForDifferences::End, "it ends the connection without an answer"),
+    ] {
+        let fake = FakePrimary::start(behaviour);
+        let theirs = secondary(&[("good.test".to_owned(), vec![fake.address])]);
+        wait_for(&theirs.process, "zone good.test.: serial 1 from");
+        fake.set_serial(2);
+        let control = theirs.directory.path().join("control.sock").display().to_string();
+        let reload = tests::command(&["dns", "zone", "reload", "good.test", "--control", &control]);
+        assert!(reload.status.success(), "{reload:?}");
+        wait_for(&theirs.process, "zone good.test.: serial 2 from");
+        let log = theirs.process.output();
+        assert!(log.contains(&format!("not by differences ({why}")), "{behaviour:?}: {log}");
+    }
 }
 
 #[test]

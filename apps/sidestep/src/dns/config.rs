@@ -24,6 +24,7 @@ use super::lines::{LineSpecs, ZoneLine};
 use super::options::{BusyPoll, ResponderKind, Serve};
 use super::pools::{PoolSpec, pools};
 use super::privileges::explain_denial;
+use super::secondary;
 use super::sharing::Sharing;
 use super::transfers::Transfers;
 use crate::xdp_mode::XdpMode;
@@ -238,6 +239,7 @@ impl Config {
         for text in &options.sources.zones {
             zones.push(parse_zone(text)?);
         }
+        secondary::refuse_shared_files(&transfers.secondaries, &zones)?;
         if let Some(etcd) = &transfers.etcd {
             let of_secondaries = transfers.secondaries.iter().filter_map(|spec| spec.file.as_deref());
             etcd.refuse_files_of_others(zones.iter().map(|spec| &*spec.file).chain(of_secondaries))?;

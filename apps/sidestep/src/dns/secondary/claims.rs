@@ -1,9 +1,16 @@
 //! Files that are of configured zones: refreshes of zones that catalogs have brought write none of them, also those that are under way when the
-//! configuration takes a zone over.
+//! configuration takes a zone over. And files that two zones have, which no configuration may name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use anyhow::bail;
+use dns_wire::NameBuf;
+use dns_zone::text::origin_from_path;
+
+use super::super::config::ZoneSpec;
+use super::super::transfers::SecondarySpec;
 
 /// Which files are not for secondary zones.
 #[derive(Debug, Default)]
@@ -53,6 +60,33 @@ impl Claims {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Refuses a secondary zone whose file another zone has, too: each would have the other's version after a restart.
+pub(crate) fn refuse_shared_files(
+    secondaries: &[Arc<SecondarySpec>],
+    zones: &[ZoneSpec],
+) -> anyhow::Result<()> {
+    let (mut directories, mut owners) = (BTreeMap::new(), BTreeMap::new());
+    for spec in secondaries {
+        let Some(file) = &spec.file else { continue };
+        let other: Option<&NameBuf> = owners.insert(identity(file, &mut directories), &spec.origin);
+        if let Some(other) = other {
+            let (origin, file) = (&spec.origin, file.display());
+            bail!(
+                "secondary {origin}: file: {file} is the file of secondary {other}, too: give it another one"
+            );
+        }
+    }
+    for zone in zones {
+        if let Some(origin) = owners.get(&identity(&zone.file, &mut directories)) {
+            let name = zone.origin.clone().or_else(|| origin_from_path(&zone.file));
+            let name = name.map(|name| format!(" {name}")).unwrap_or_default();
+            let file = zone.file.display();
+            bail!("secondary {origin}: file: {file} is the file of [[zone]]{name}, too: give it another one");
+        }
+    }
+    Ok(())
 }
 
 /// The same for all ways to write a path. The file itself need not be there. `directories` are those that are known: most files lie in a few.

@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 
 use dns_auth::ServedZone;
 use dns_client::TransferTls;
-use dns_message::{Message, question_message};
+use dns_message::question_message;
 use dns_transfer::incoming::{serial_in, transfer_request};
 use dns_transfer::tsig::{Verifier, VerifyError, sign_request};
 use dns_transfer::{Incoming, IncomingError, Key, Received};
-use dns_wire::header::flag as header_flag;
 use dns_wire::{Name, Rtype};
 use thiserror::Error;
 
@@ -24,6 +23,9 @@ const ANSWER_MAX: Duration = Duration::from_secs(3);
 /// Time for each message of a transfer, and for the longest transfer.
 const MESSAGE_MAX: Duration = Duration::from_secs(10);
 const TRANSFER_MAX: Duration = Duration::from_secs(3600);
+/// Time for what follows a newer SOA that came in place of differences. Whoever has them sends them at once, and who has none sends nothing more, and
+/// may keep the connection open: the whole zone is asked for then, which is right in both cases.
+const BEHIND_SOA_MAX: Duration = Duration::from_secs(3);
 /// Octets of the longest transfer.
 const OCTETS_MAX: u64 = 8 << 30;
 
@@ -73,6 +75,22 @@ impl ExchangeError {
             ExchangeError::Incoming(_) | ExchangeError::Signature(_) => false,
         }
     }
+
+    /// Whether the primary has answered a request in a way that cannot be used, if only by the end of the connection. It may answer another one
+    /// well: some do not know requests for differences.
+    pub(super) fn is_of_this_request(&self) -> bool {
+        match self {
+            ExchangeError::Io(error) => matches!(
+                error.kind(),
+                ErrorKind::UnexpectedEof
+                    | ErrorKind::ConnectionReset
+                    | ErrorKind::ConnectionAborted
+                    | ErrorKind::BrokenPipe
+            ),
+            ExchangeError::TooSlow => false,
+            ExchangeError::Incoming(_) | ExchangeError::Signature(_) => true,
+        }
+    }
 }
 
 /// The connection by which a transfer has ended well, for the next one from the same primary (RFC 7766, 6.2.1; RFC 9103, 6.4): without it a
@@ -106,15 +124,15 @@ impl Idle {
 }
 
 impl Primary<'_> {
-    /// The serial that it has: by UDP, or by TCP if there is no whole answer by UDP, or by TLS alone (RFC 9103, 6.1).
+    /// The serial that it has: by UDP, or by TCP if UDP gives nothing that can be used, or by TLS alone (RFC 9103, 6.1).
     pub(super) fn serial(&self, idle: &mut Idle) -> Result<u32, ExchangeError> {
         let waits = if self.tls.is_none() { &UDP_WAITS[..] } else { &[] };
         for wait in waits {
             match self.ask_by_udp(*wait) {
-                Ok(Some(serial)) => return Ok(serial),
+                Ok(serial) => return Ok(serial),
                 Err(ExchangeError::Io(_)) => {}
-                Ok(None) => break,
-                Err(error) => return Err(error),
+                // Some answer differently by TCP: Knot refuses UDP for catalogs that it makes. And what came may be forged.
+                Err(_) => break,
             }
         }
         let (id, request, mut verifier) = self.signed(|id| question_message(id, 0, self.origin, Rtype::SOA));
@@ -125,8 +143,8 @@ impl Primary<'_> {
         Ok(serial)
     }
 
-    /// `None` if the answer is truncated.
-    fn ask_by_udp(&self, wait: Duration) -> Result<Option<u32>, ExchangeError> {
+    /// A truncated answer is an error, too.
+    fn ask_by_udp(&self, wait: Duration) -> Result<u32, ExchangeError> {
         let any: IpAddr =
             if self.address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let (id, request, mut verifier) = self.signed(|id| question_message(id, 0, self.origin, Rtype::SOA));
@@ -137,14 +155,8 @@ impl Primary<'_> {
         let mut answer = vec![0; 4096];
         let len = socket.recv(&mut answer)?;
         answer.truncate(len);
-        let is_truncated = |answer: &[u8]| {
-            Message::parse(answer).is_ok_and(|message| message.flags() & header_flag::TC != 0)
-        };
-        if is_truncated(&answer) {
-            return Ok(None);
-        }
         verify(verifier.as_mut(), &mut answer)?;
-        Ok(Some(serial_in(&answer, id, self.origin)?))
+        Ok(serial_in(&answer, id, self.origin)?)
     }
 
     /// Transfers the zone: the differences from `held` if there is one, else all of it. `ours` is the serial that we have.
@@ -168,7 +180,7 @@ impl Primary<'_> {
             if began.elapsed() > TRANSFER_MAX {
                 return Err(ExchangeError::TooSlow);
             }
-            message = connection.read_message(MESSAGE_MAX)?;
+            message = next_message(&mut connection, &incoming)?;
         }
         if verifier.is_some_and(|verifier| !verifier.is_complete()) {
             return Err(VerifyError::Unsigned.into());
@@ -266,6 +278,13 @@ impl Connection {
         }
         Ok(())
     }
+}
+
+fn next_message(connection: &mut Connection, incoming: &Incoming) -> Result<Vec<u8>, ExchangeError> {
+    if incoming.is_soa_alone() {
+        return connection.read_message(BEHIND_SOA_MAX).map_err(|_| IncomingError::SoaAlone.into());
+    }
+    Ok(connection.read_message(MESSAGE_MAX)?)
 }
 
 /// The system names silence in many ways, and the end of a connection in none that a reader of a log would know.

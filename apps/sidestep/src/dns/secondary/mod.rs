@@ -2,7 +2,7 @@
 //!
 //! | file | what it does |
 //! | --- | --- |
-//! | `claims.rs` | files that belong to configured zones |
+//! | `claims.rs` | files that belong to configured zones, and files that two zones have |
 //! | `keeper.rs` | the timers of all zones, and the zones that catalogs bring |
 //! | `notices.rs` | what that thread hears of: NOTIFY, orders, and what came of refreshes |
 //! | `queue.rs` | which zone is asked for next |
@@ -31,7 +31,7 @@ use dns_transfer::{Difference, IncomingError, Keys, Received, catalog};
 use dns_wire::{Name, NameBuf};
 use dns_zone::{Changed, Zone};
 
-pub(crate) use self::claims::Claims;
+pub(crate) use self::claims::{Claims, refuse_shared_files};
 use self::exchange::{ExchangeError, Idle, Primary};
 use self::keeper::Keeper;
 pub(crate) use self::notices::Notices;
@@ -321,7 +321,7 @@ fn refresh_from(job: &Job, peer: &Peer, keys: &Keys, idle: &mut Idle) -> Result<
         return Err(IncomingError::WentBack { ours, theirs }.into());
     }
     match primary.transfer(job.held.as_ref().map(|held| &held.served), Some(ours), idle) {
-        Err(ExchangeError::Incoming(error)) => {
+        Err(error) if error.is_of_this_request() => {
             log::info!("zone {} from {address}: not by differences ({error}), so all of it", job.spec.origin);
             primary.transfer(None, Some(ours), idle)
         }
