@@ -39,7 +39,8 @@ impl Process {
         event: Option<EpollEvent>,
     ) -> Verdict<()> {
         let target_is_ours = matches!(self.table.get(fd), Entry::Socket(_) | Entry::Epoll(_));
-        if !target_is_ours || !matches!(self.table.get(epfd), Entry::Epoll(_)) {
+        let may_be_absent = !self.table.is_idle_epoll(epfd);
+        if !matches!(self.table.get(epfd), Entry::Epoll(_)) || !target_is_ours && !may_be_absent {
             return Verdict::Kernel;
         }
         let mut state = self.lock();
@@ -48,8 +49,14 @@ impl Process {
             Entry::Socket(_) => state.socket_of(fd).map(Target::Socket),
             _ => state.epoll_of(fd).map(Target::Epoll),
         };
-        let Some(target) = target else { return Verdict::Kernel };
-        Verdict::Done(state.control(epoll, epfd, op, (target, fd), event))
+        match target {
+            Some(target) => Verdict::Done(state.control(epoll, epfd, op, (target, fd), event)),
+            // A connection has become the kernel's, and is silent.
+            None if state.epolls.get(epoll).is_some_and(|epoll| epoll.absent.has(fd)) => {
+                Verdict::Done(state.control_in_kernel(epoll, epfd, op, fd, event))
+            }
+            None => Verdict::Kernel,
+        }
     }
 }
 
@@ -71,8 +78,7 @@ impl State {
         };
         if in_kernel {
             // The kernel has the last word on what may be.
-            let event = event.map(|event| syscall::EpollEvent { events: event.events, u64: event.data });
-            syscall::epoll_ctl(epfd, op, fd, event)?;
+            self.control_in_kernel(epoll, epfd, op, fd, event)?;
         }
         if let Some(epoll) = self.epolls.get_mut(epoll) {
             epoll.changes = epoll.changes.wrapping_add(1);
@@ -93,6 +99,35 @@ impl State {
             (libc::EPOLL_CTL_MOD | libc::EPOLL_CTL_DEL, None) => Ok(()),
             _ => fail(libc::EINVAL),
         }
+    }
+
+    /// The kernel's epoll_ctl(2), which answers for an absent item as if the kernel's instance had it.
+    fn control_in_kernel(
+        &mut self,
+        id: EpollId,
+        epfd: RawFd,
+        op: i32,
+        fd: RawFd,
+        event: Option<EpollEvent>,
+    ) -> Result<(), Errno> {
+        let event = event.map(|event| syscall::EpollEvent { events: event.events, u64: event.data });
+        let absent = self.epolls.get_mut(id).map(|epoll| &mut epoll.absent);
+        let Some(absent) = absent.filter(|absent| absent.has(fd)) else {
+            return Ok(syscall::epoll_ctl(epfd, op, fd, event)?);
+        };
+        if op == libc::EPOLL_CTL_ADD {
+            return fail(libc::EEXIST);
+        }
+        match syscall::epoll_ctl(epfd, op, fd, event).map_err(Errno::from) {
+            Err(Errno(libc::ENOENT)) if op == libc::EPOLL_CTL_MOD => {
+                syscall::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, fd, event)?;
+            }
+            Err(Errno(libc::ENOENT)) => {}
+            // A process that has the instance too has armed it again.
+            result => result?,
+        }
+        absent.forget(fd);
+        Ok(())
     }
 
     fn find_item(&self, epoll: EpollId, target: Target, fd: RawFd) -> Option<ItemId> {

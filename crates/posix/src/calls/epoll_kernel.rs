@@ -142,7 +142,7 @@ impl State {
     /// is that one, unless items have changed since. Else the kernel is asked which ones it keeps silent.
     fn settle_one_shot(&mut self, id: EpollId, event: &syscall::EpollEvent, is_unchanged: bool) {
         let Some(epoll) = self.epolls.get(id) else { return };
-        let is_armed = |item: &Item| item.events & ONE_SHOT != 0 && item.events & !PRIVATE != 0;
+        let is_armed = |item: &Item| item.events & ONE_SHOT != 0 && !item.is_silent();
         let armed = epoll.shadows.iter().filter_map(|at| Some((*at, *epoll.items.get(*at)?)));
         let alike: Vec<(ItemId, Item)> =
             armed.filter(|(_, item)| is_armed(item) && item.data == { event.u64 }).collect();

@@ -16,6 +16,7 @@ use std::time::Duration;
 use clock::Instant;
 use stack::slab::Slab;
 
+use crate::epoll::absent::Absent;
 use crate::epoll::bell::Bell;
 use crate::ids::{Interests, ItemId, OfItems, SocketId, Target};
 use crate::waiter::{Callers, Waiter, readable};
@@ -37,8 +38,15 @@ pub(crate) struct Item {
     pub(crate) events: u32,
     pub(crate) data: u64,
     pub(crate) queued: bool,
-    /// The kernel's instance has it as well.
+    /// The kernel's instance has it as well, unless it is among the `absent`.
     pub(crate) in_kernel: bool,
+}
+
+impl Item {
+    /// Whether it was reported once, as it should be, and was not armed again.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.events & !PRIVATE == 0
+    }
 }
 
 /// An epoll instance.
@@ -56,6 +64,8 @@ pub(crate) struct Epoll {
     pub(crate) watchers: Interests,
     /// Items of shadows that the kernel watches too.
     pub(crate) shadows: Vec<ItemId>,
+    /// Silent items that the kernel's instance does not have, also those of connections that have become the kernel's.
+    pub(crate) absent: Absent,
     /// Some of `shadows` has not been looked at whether it can be claimed.
     pub(crate) has_news: bool,
     /// Of the events that a call has so far, those which the kernel may tell as well: where they are, and of what.
@@ -83,6 +93,7 @@ impl Epoll {
             callers: Callers::default(),
             watchers: Interests::default(),
             shadows: Vec::new(),
+            absent: Absent::default(),
             has_news: false,
             told: Vec::new(),
             kernel_asked_at: Instant::ZERO,
@@ -130,6 +141,14 @@ impl Epoll {
     pub(crate) fn note_shadow(&mut self, item: ItemId) {
         self.shadows.push(item);
         self.has_news = true;
+    }
+
+    /// The kernel's instance is to keep silent of this descriptor until it is armed again.
+    pub(crate) fn silence_in_kernel(&mut self, fd: RawFd, event: syscall::EpollEvent) {
+        // What is no socket is an instance, which never reports what nobody asked for.
+        let op = if self.absent.note(fd) { libc::EPOLL_CTL_DEL } else { libc::EPOLL_CTL_MOD };
+        // Fails if the program has closed it meanwhile: then it is silent too.
+        let _ = syscall::epoll_ctl(self.fd, op, fd, Some(event));
     }
 
     /// Sockets that the kernel watches too.

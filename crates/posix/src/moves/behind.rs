@@ -44,11 +44,17 @@ impl State {
             let Some(epoll) = self.epolls.get_mut(epoll_id) else { continue };
             let (epfd, Some(item)) = (epoll.fd(), epoll.items.get_mut(item_id)) else { continue };
             if !std::mem::replace(&mut item.in_kernel, true) {
+                let item = *item;
                 let event = syscall::EpollEvent { events: item.events, u64: item.data };
                 // The number that the program has watched may be another file's by now.
-                let fd = if live.contains(&item.fd) { Some(item.fd) } else { live.first().copied() };
-                // Fails only for lack of memory; then it is silent, and nothing can be reported.
-                let _ = fd.map(|fd| syscall::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, fd, Some(event)));
+                let is_live = live.contains(&item.fd);
+                match if is_live { Some(item.fd) } else { live.first().copied() } {
+                    // By another number the program cannot arm it again.
+                    Some(fd) if item.is_silent() => _ = is_live && epoll.absent.note(fd),
+                    // Fails only for lack of memory; then it is silent, and nothing can be reported.
+                    Some(fd) => _ = syscall::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, fd, Some(event)),
+                    None => {}
+                }
                 epoll.note_shadow(item_id);
             }
         }

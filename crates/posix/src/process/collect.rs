@@ -1,5 +1,7 @@
 //! Collects our ready sockets for epoll_wait(2).
 
+use std::os::fd::RawFd;
+
 use crate::epoll::instance::{ALWAYS, EDGE, NESTING_MAX, ONE_SHOT, PRIVATE};
 use crate::ids::{EpollId, ItemId, Target};
 use crate::process::state::State;
@@ -56,13 +58,25 @@ impl State {
 
     /// A one-shot item was reported: it is silent until it is modified, in the kernel as well.
     fn disarm(&mut self, id: EpollId, item_id: ItemId) {
-        let Some(epoll) = self.epolls.get_mut(id) else { return };
-        let (fd, Some(item)) = (epoll.fd, epoll.items.get_mut(item_id)) else { return };
+        let Some(item) = self.epolls.get_mut(id).and_then(|epoll| epoll.items.get_mut(item_id)) else {
+            return;
+        };
         item.events &= PRIVATE;
-        if item.in_kernel {
+        let item = *item;
+        if item.in_kernel
+            && self.is_still(item.fd, item.target)
+            && let Some(epoll) = self.epolls.get_mut(id)
+        {
             let silent = syscall::EpollEvent { events: item.events, u64: item.data };
-            // Fails if the program has closed it meanwhile: then it is silent too.
-            let _ = syscall::epoll_ctl(fd, libc::EPOLL_CTL_MOD, item.fd, Some(silent));
+            epoll.silence_in_kernel(item.fd, silent);
+        }
+    }
+
+    /// Whether a number that was watched has not become another file's.
+    fn is_still(&self, fd: RawFd, target: Target) -> bool {
+        match target {
+            Target::Socket(id) => self.socket_of(fd) == Some(id),
+            Target::Epoll(id) => self.epoll_of(fd) == Some(id),
         }
     }
 

@@ -33,6 +33,7 @@ impl State {
             if std::mem::replace(&mut item.in_kernel, false) {
                 // Fails if it was closed there: then the kernel does not tell of it either.
                 let _ = syscall::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, item.fd, None);
+                epoll.absent.forget(item.fd);
                 epoll.shadows.retain(|shadow| *shadow != item_id);
             }
         }

@@ -9,7 +9,6 @@ use libc::{
 
 use super::*;
 use crate::epoll::Item;
-use crate::epoll::instance::PRIVATE;
 use crate::request::PollFd;
 
 #[test]
@@ -368,11 +367,106 @@ fn one_shot_is_not_spent_by_another_with_the_same_data() {
     assert_eq!(pair.left.ready(epfd), [], "once");
 }
 
+/// epoll_ctl(2), as a program would call it.
+fn control(pair: &Pair, epfd: RawFd, op: i32, fd: RawFd, events: i32) -> Result<(), Errno> {
+    let (events, data) = (events as u32, fd as u64);
+    match pair.left.epoll_ctl(epfd, op, fd, Some(EpollEvent { events, data })) {
+        Verdict::Done(result) => result,
+        Verdict::Kernel => {
+            let event = syscall::EpollEvent { events, u64: data };
+            Ok(syscall::epoll_ctl(epfd, op, fd, Some(event))?)
+        }
+    }
+}
+
+/// The events that the kernel's instance has.
+fn at_kernel(epfd: RawFd) -> Vec<i32> {
+    let mut events = [syscall::EpollEvent { events: 0, u64: 0 }; 8];
+    let count = syscall::epoll_wait(epfd, &mut events, 0).unwrap();
+    events[..count].iter().map(|event| { event.events } as i32).collect()
+}
+
+/// A connection that was told once, and has become the kernel's, where its peer has left it.
+fn told_and_moved(pair: &Pair) -> (RawFd, RawFd) {
+    let (_, left, right) = pair.accepted(0);
+    let epfd = pair.left.epoll();
+    pair.left.watch(epfd, EPOLL_CTL_ADD, left, EPOLLIN | EPOLLONESHOT).unwrap();
+    pair.right.send_all(right, b"x").unwrap();
+    pair.settle();
+    assert_eq!(pair.left.ready(epfd), [(left, EPOLLIN)]);
+    pair.left.pass_on(left);
+    assert!(pair.left.lock().socket_of(left).is_none(), "it is the kernel's");
+    syscall::close(pair.others.far_ends.lock().unwrap().pop().unwrap()).unwrap();
+    (epfd, left)
+}
+
+#[test]
+fn one_shot_that_was_told_is_silent_at_the_kernel_too_until_it_is_armed_again() {
+    let pair = Pair::new();
+    let (epfd, left) = told_and_moved(&pair);
+    assert_eq!(at_kernel(epfd), [0; 0], "not even EPOLLHUP");
+    let events = EPOLLIN | EPOLLONESHOT;
+    assert_eq!(control(&pair, epfd, EPOLL_CTL_ADD, left, events), Err(Errno(libc::EEXIST)));
+    assert_eq!(control(&pair, epfd, EPOLL_CTL_MOD, left, EPOLLIN | EPOLLEXCLUSIVE), Err(Errno(libc::EINVAL)));
+    assert_eq!(at_kernel(epfd), [0; 0], "nothing has changed");
+    for _ in 0..2 {
+        control(&pair, epfd, EPOLL_CTL_MOD, left, events).unwrap();
+        assert_eq!(at_kernel(epfd), [EPOLLIN | libc::EPOLLHUP]);
+        assert_eq!(at_kernel(epfd), [0; 0], "once");
+    }
+    control(&pair, epfd, EPOLL_CTL_DEL, left, 0).unwrap();
+    assert_eq!(control(&pair, epfd, EPOLL_CTL_MOD, left, events), Err(Errno(libc::ENOENT)));
+}
+
+#[test]
+fn one_shot_that_is_silent_at_the_kernel_can_be_taken_away() {
+    let pair = Pair::new();
+    let (epfd, left) = told_and_moved(&pair);
+    control(&pair, epfd, EPOLL_CTL_DEL, left, 0).unwrap();
+    for op in [EPOLL_CTL_DEL, EPOLL_CTL_MOD] {
+        assert_eq!(control(&pair, epfd, op, left, EPOLLIN), Err(Errno(libc::ENOENT)));
+    }
+    control(&pair, epfd, EPOLL_CTL_ADD, left, EPOLLIN).unwrap();
+    assert_eq!(at_kernel(epfd), [EPOLLIN | libc::EPOLLHUP]);
+}
+
+#[test]
+fn another_file_with_the_number_of_a_silent_connection_is_none_of_it() {
+    let pair = Pair::new();
+    let (epfd, left) = told_and_moved(&pair);
+    syscall::dup3(readable_pipe(), left, 0).unwrap();
+    for op in [EPOLL_CTL_DEL, EPOLL_CTL_MOD] {
+        assert_eq!(control(&pair, epfd, op, left, EPOLLIN), Err(Errno(libc::ENOENT)));
+    }
+    control(&pair, epfd, EPOLL_CTL_ADD, left, EPOLLIN).unwrap();
+    assert_eq!(at_kernel(epfd), [EPOLLIN]);
+}
+
+#[test]
+fn one_shot_of_a_listener_that_was_told_is_silent_whatever_the_kernel_has_of_it() {
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    let epfd = pair.left.epoll();
+    let events = EPOLLIN | EPOLLONESHOT;
+    control(&pair, epfd, EPOLL_CTL_ADD, listener, events).unwrap();
+    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    let _ = pair.right.connect_to(right, address);
+    pair.settle();
+    assert_eq!(pair.left.ready(epfd), [(listener, EPOLLIN)]);
+    syscall::shutdown(listener, libc::SHUT_RDWR).unwrap(); // The kernel's alone: EPOLLHUP.
+    assert_eq!(pair.left.ready(epfd), []);
+    assert_eq!(control(&pair, epfd, EPOLL_CTL_ADD, listener, events), Err(Errno(libc::EEXIST)));
+    control(&pair, epfd, EPOLL_CTL_MOD, listener, events).unwrap();
+    assert_eq!(at_kernel(epfd).len(), 1, "there it is again");
+    control(&pair, epfd, EPOLL_CTL_DEL, listener, 0).unwrap();
+    assert_eq!(control(&pair, epfd, EPOLL_CTL_MOD, listener, events), Err(Errno(libc::ENOENT)));
+}
+
 /// The descriptors that an instance still tells of, as far as we know.
 fn armed(process: &Process, epfd: RawFd) -> Vec<RawFd> {
     let state = process.lock();
     let epoll = state.epoll_of(epfd).and_then(|id| state.epolls.get(id)).unwrap();
-    let is_armed = |item: &Item| item.events & !PRIVATE != 0;
+    let is_armed = |item: &Item| !item.is_silent();
     epoll.items.iter().filter(|(_, item)| is_armed(item)).map(|(_, item)| item.fd).collect()
 }
 

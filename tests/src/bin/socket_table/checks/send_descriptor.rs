@@ -1,7 +1,10 @@
 //! Descriptors that are sent to other processes: SCM_RIGHTS.
 
-use libc::{AF_UNIX, MSG_DONTWAIT, POLLIN, SCM_RIGHTS, SOCK_DGRAM, SOCK_STREAM, SOL_SOCKET};
+use libc::{
+    AF_UNIX, EPOLLIN, EPOLLONESHOT, MSG_DONTWAIT, POLLIN, SCM_RIGHTS, SOCK_DGRAM, SOCK_STREAM, SOL_SOCKET,
+};
 
+use super::epoll_wait::{see, see_soon, watched};
 use super::exec::{echo, see_end};
 use crate::pair::Pair;
 use crate::scene::{SOON_MS, Scene};
@@ -12,7 +15,7 @@ checks! {
     alone "exec":
     PAIRS [sent_to_another_process],
     WAYS [sent_and_closed, sent_to_itself, sent_with_unread_data, sent_twice, sent_before_it_is_connected,
-        sent_while_connecting, sent_by_sendmmsg_and_plain],
+        sent_while_connecting, sent_by_sendmmsg_and_plain, one_shot_sent_to_itself, one_shot_sent_and_deleted],
     BOTH [listener_sent_to_another_process, datagrams_sent_to_another_process, datagrams_that_wait_go_along],
     ONCE [pipe_is_sent, sent_over_a_socket_of_the_wire],
 }
@@ -88,6 +91,41 @@ fn sent_twice(s: &mut Scene) -> Done {
         s.see("write", sys::write(fd, b"x"));
         s.see("peer", pair.hear(10));
     }
+    Ok(())
+}
+
+/// An epoll instance that has told of a connection once, which is sent to the own process then.
+fn told_and_sent(s: &mut Scene) -> std::result::Result<(Pair, i32), crate::table::Failure> {
+    let (mut pair, epfd) = watched(s, EPOLLIN | EPOLLONESHOT)?;
+    pair.tell(b"data")?;
+    see_soon(s, "with data", epfd);
+    let [here, there] = sys::socketpair(AF_UNIX, SOCK_STREAM, 0)?;
+    give(here, pair.fd)?;
+    s.see("take", take(there).map(drop));
+    Ok((pair, epfd))
+}
+
+fn one_shot_sent_to_itself(s: &mut Scene) -> Done {
+    let (mut pair, epfd) = told_and_sent(s)?;
+    pair.peer_resets()?;
+    see(s, "reset", epfd);
+    s.see("add", sys::epoll_add(epfd, pair.fd, EPOLLIN | EPOLLONESHOT, 2));
+    see(s, "not added", epfd);
+    s.see("modify", sys::epoll_mod(epfd, pair.fd, EPOLLIN | EPOLLONESHOT, 3));
+    see_soon(s, "armed", epfd);
+    see(s, "again", epfd);
+    s.see("delete", sys::epoll_del(epfd, pair.fd));
+    s.see("delete again", sys::epoll_del(epfd, pair.fd));
+    Ok(())
+}
+
+fn one_shot_sent_and_deleted(s: &mut Scene) -> Done {
+    let (mut pair, epfd) = told_and_sent(s)?;
+    s.see("delete", sys::epoll_del(epfd, pair.fd));
+    s.see("modify", sys::epoll_mod(epfd, pair.fd, EPOLLIN, 2));
+    s.see("add", sys::epoll_add(epfd, pair.fd, EPOLLIN, 3));
+    pair.peer_resets()?;
+    see_soon(s, "reset", epfd);
     Ok(())
 }
 
