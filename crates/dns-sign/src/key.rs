@@ -308,7 +308,7 @@ impl KeyFiles {
     }
 }
 
-fn stem(origin: Name<'_>, algorithm: u8, tag: u16) -> String {
+pub(crate) fn stem(origin: Name<'_>, algorithm: u8, tag: u16) -> String {
     format!("{}{algorithm:03}+{tag:05}", Key::file_prefix(origin))
 }
 

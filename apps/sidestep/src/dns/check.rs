@@ -131,7 +131,7 @@ impl Report {
             );
             self.warning(format!("zone {}", zone.origin()), what);
         }
-        match signing::look(zone.origin(), spec) {
+        match signing::look(zone, spec) {
             Ok(warning) => {
                 warning.into_iter().for_each(|what| self.warning(format!("zone {}", zone.origin()), what))
             }
