@@ -10,7 +10,7 @@ use dns_wire::{Name, Rtype};
 use domain::base::iana::SecurityAlgorithm;
 use domain::base::name::Name as DomainName;
 use domain::base::{Record, ToName, Ttl};
-use domain::crypto::sign::{GenerateParams, KeyPair, SecretKeyBytes, SignRaw, generate};
+use domain::crypto::sign::{FromBytesError, GenerateParams, KeyPair, SecretKeyBytes, SignRaw, generate};
 use domain::dnssec::common::parse_from_bind;
 use domain::rdata::Dnskey;
 use domain::utils::base64;
@@ -23,6 +23,9 @@ use ring::digest;
 const DS_SHA1: u8 = 1;
 const DS_SHA256: u8 = 2;
 const DS_SHA384: u8 = 4;
+
+/// The library makes no signatures with shorter keys.
+const RSA_BITS_MIN: usize = 2048;
 
 /// Why a key cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,6 +42,14 @@ pub enum KeyError {
     /// The halves do not belong together, or are of an algorithm that the library does not have.
     #[error("the .key and .private files are not of one key, or of an algorithm that we cannot sign with")]
     Pair,
+    /// An RSA key that the library does not sign with.
+    #[error(
+        "an RSA key of {bits} bits: the shortest that we sign with has {RSA_BITS_MIN}, as of dnssec-keygen -b {RSA_BITS_MIN}"
+    )]
+    Short {
+        /// The length of its modulus.
+        bits: usize,
+    },
     /// A time that is none.
     #[error("the .private file has a time that is not written YYYYMMDDHHMMSS")]
     Time,
@@ -308,7 +319,7 @@ impl KeyFiles {
     }
 }
 
-fn stem(origin: Name<'_>, algorithm: u8, tag: u16) -> String {
+pub(crate) fn stem(origin: Name<'_>, algorithm: u8, tag: u16) -> String {
     format!("{}{algorithm:03}+{tag:05}", Key::file_prefix(origin))
 }
 
@@ -371,7 +382,8 @@ impl Key {
             Some(label) => Secret::Elsewhere { label, signer: None },
             None => {
                 let secret = SecretKeyBytes::parse_from_bind(private).map_err(|_| KeyError::Private)?;
-                Secret::Here(Box::new(KeyPair::from_bytes(&secret, public).map_err(|_| KeyError::Pair)?))
+                let pair = KeyPair::from_bytes(&secret, public).map_err(|error| why_unfit(error, public))?;
+                Secret::Here(Box::new(pair))
             }
         };
         Ok(Key {
@@ -494,6 +506,25 @@ fn with_class(public: &str) -> String {
     public.lines().map(with_class).collect()
 }
 
+/// Why the halves make no key.
+fn why_unfit(error: FromBytesError, public: &Dnskey<Vec<u8>>) -> KeyError {
+    match (error, rsa_bits(public.public_key())) {
+        (FromBytesError::WeakKey, Some(bits)) => KeyError::Short { bits },
+        _ => KeyError::Pair,
+    }
+}
+
+/// The length of the modulus, which stands behind the exponent (RFC 3110, 2).
+fn rsa_bits(public_key: &[u8]) -> Option<usize> {
+    let (exponent_len, rest) = match *public_key {
+        [0, high, low, ref rest @ ..] => (usize::from(u16::from_be_bytes([high, low])), rest),
+        [len, ref rest @ ..] => (usize::from(len), rest),
+        [] => return None,
+    };
+    let modulus = rest.get(exponent_len..)?;
+    Some(modulus.len() * 8 - modulus.first()?.leading_zeros() as usize)
+}
+
 /// RFC 4034, 2.1.
 fn dnskey_data(key: &Dnskey<Vec<u8>>) -> Vec<u8> {
     let head = [&key.flags().to_be_bytes()[..], &[key.protocol(), key.algorithm().to_int()]];
@@ -541,6 +572,15 @@ mod tests {
     }
 
     /// Knot's `keymgr` prints no class.
+    #[test]
+    fn the_length_of_an_rsa_key_is_that_of_its_modulus() {
+        let modulus = |first: u8, octets: usize| [vec![first], vec![7; octets - 1]].concat();
+        let short = [vec![3, 1, 0, 1], modulus(0x80, 128)].concat();
+        let long = [vec![0, 0, 3, 1, 0, 1], modulus(0x40, 256)].concat();
+        let cut_off = vec![3, 1, 0];
+        assert_eq!([short, long, cut_off].map(|key| rsa_bits(&key)), [Some(1024), Some(2047), None]);
+    }
+
     #[test]
     fn a_key_file_may_lack_its_class() {
         let origin = NameBuf::from_text(b"example.org.", None).unwrap();

@@ -3,13 +3,25 @@
 use std::sync::Arc;
 
 use dns_wire::Rtype;
+use dns_zone::Zone;
 
-use crate::key::{Key, RemoteSigner, Role, State, is_for_parent};
+use crate::key::{Key, RemoteSigner, Role, State, is_for_parent, stem};
+use crate::signature::key_of;
+use crate::wanted::tag_of;
 
 /// All keys of a zone.
 #[derive(Debug, Default)]
 pub struct KeySet {
     keys: Vec<Key>,
+}
+
+/// A key that a zone was signed with, and whose files are gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// The names of its two files, up to the dot.
+    pub file_stem: String,
+    /// Whether it signs the zone. One that does not may be a key of another signer (RFC 8901), whose record the zone's owner has removed.
+    pub signs: bool,
 }
 
 /// The zone cannot be signed now.
@@ -97,10 +109,37 @@ impl KeySet {
         before.keys.iter().find(|key| is_used(key) && !is_here(key))
     }
 
+    /// A key that the signed zone `held` has, and that the next version would lose: its files are gone. For zones whose keys nobody remembers; else there is
+    /// [`lacks`](KeySet::lacks). One that signs comes first. The DNSKEY record of another may stay, as `source` has it, but nothing is signed with that.
+    pub fn lost(&self, held: &Zone, source: &Zone) -> Option<Lost> {
+        let signers = own_signers(held);
+        let is_here = |record: &[u8]| self.keys.iter().any(|own| Some(own.public_key()) == record.get(4..));
+        let lost = |record: &[u8]| {
+            let key = (*record.get(3)?, tag_of(record));
+            // Another signer's key may have the tag of one of ours.
+            let is_unmatched = !self.keys.iter().any(|own| (own.algorithm(), own.tag()) == key);
+            let signs = is_unmatched && signers.contains(&key);
+            let file_stem = stem(held.origin(), key.0, key.1);
+            (signs || !dnskeys(source).any(|other| other == record)).then_some(Lost { file_stem, signs })
+        };
+        dnskeys(held).filter(|record| !is_here(record)).filter_map(lost).max_by_key(|lost| lost.signs)
+    }
+
     /// When the next key comes or goes.
     pub fn next_change(&self, now: u64) -> Option<u64> {
         self.keys.iter().filter_map(|key| key.times.next(now)).map(|(_, time)| time).min()
     }
+}
+
+fn dnskeys(zone: &Zone) -> impl Iterator<Item = &[u8]> {
+    zone.apex().rrset(Rtype::DNSKEY).into_iter().flat_map(|set| set.records())
+}
+
+/// Algorithm and tag of all keys that sign a zone: some sign its DNSKEY set, others all else.
+fn own_signers(zone: &Zone) -> Vec<(u8, u16)> {
+    let is_by_all = |covered| [Some(Rtype::SOA), Some(Rtype::DNSKEY)].contains(&covered);
+    let signatures = zone.apex().rrsets().filter(|set| is_by_all(set.covered()));
+    signatures.flat_map(|set| set.records()).filter_map(key_of).collect()
 }
 
 /// What the keys of a zone are for at some time.

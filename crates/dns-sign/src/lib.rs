@@ -26,7 +26,7 @@ mod signature;
 mod wanted;
 
 pub use key::{Algorithm, Key, KeyError, KeyFiles, RemoteSigner, Role, State, Times};
-pub use key_set::{Active, KeySet, NoKey};
+pub use key_set::{Active, KeySet, Lost, NoKey};
 pub use parent::{AtParent, Parent, ParentChange, Said, Server, UNKNOWN_TTL};
 pub use roll::{Change, Needed};
 pub use sign::{DenialBy, Due, SignError, Signed, Signer, differing};

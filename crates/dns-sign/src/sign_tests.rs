@@ -6,7 +6,7 @@ use proptest::test_runner::RngSeed;
 
 use super::*;
 use crate::key::{Algorithm, Key, KeyError, KeyFiles, Role, State, Times};
-use crate::key_set::KeySet;
+use crate::key_set::{KeySet, Lost};
 use crate::roll::Needed;
 
 const NOW: u64 = 1_800_000_000;
@@ -270,6 +270,26 @@ fn a_key_in_use_whose_files_are_gone_is_missed() {
     assert_eq!(missed(NOW), Some(second.keys()[0].tag()));
     assert_eq!(missed(NOW + 2 * DAY), None, "it has left the zone");
     assert_eq!(second.lacks(&second, NOW).map(Key::tag), None);
+}
+
+#[test]
+fn a_key_that_signs_a_zone_is_missed_where_nobody_remembers_it_and_so_is_one_that_its_source_does_not_have() {
+    let (_, keys) = rolled(Role::ZoneSigning);
+    let (served, mut all) = (sign(&keys, NOW + DAY / 24), keys.into_keys());
+    for at in 0..3 {
+        let gone = all.remove(at);
+        let signs = gone.role() == Role::KeySigning || gone.times.inactive.is_some();
+        let rest = KeySet::new(all);
+        let mut builder = builder(7);
+        builder.add(name("example.").as_name(), 60, Rtype::DNSKEY, gone.dnskey()).unwrap();
+        let lost = Lost { file_stem: gone.file_stem(name("example.").as_name()), signs };
+        assert_eq!(rest.lost(&served, &zone(7, &[])), Some(lost.clone()));
+        let of_source = rest.lost(&served, &builder.finish().unwrap());
+        assert_eq!(of_source, signs.then_some(lost), "the record stays, and nothing that is signed with it");
+        all = rest.into_keys();
+        all.insert(at, gone);
+    }
+    assert_eq!(KeySet::new(all).lost(&served, &zone(7, &[])), None);
 }
 
 #[test]

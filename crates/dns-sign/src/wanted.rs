@@ -133,7 +133,7 @@ fn is_copy(rtype: Rtype, record: &[u8], dnskey: &[u8]) -> bool {
 }
 
 /// RFC 4034, appendix B.
-fn tag_of(dnskey: &[u8]) -> u16 {
+pub(crate) fn tag_of(dnskey: &[u8]) -> u16 {
     let places = dnskey.iter().enumerate();
     let sum: u32 = places.map(|(at, octet)| u32::from(*octet) << if at % 2 == 0 { 8 } else { 0 }).sum();
     (sum + (sum >> 16)) as u16

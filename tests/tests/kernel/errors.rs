@@ -305,3 +305,14 @@ fn check_reports_what_secondary_zones_certificates_logs_and_secrets_lack() {
     }
     assert_eq!(status, Some(1));
 }
+
+#[test]
+fn check_says_why_a_certificate_cannot_be_used() {
+    let directory = Directory::new().unwrap();
+    directory.write("one.test.zone", "@ 60 SOA ns h 1 2 3 4 5\n@ 60 NS ns.example.net.\n").unwrap();
+    let text = "[[zone]]\nfile = \"one.test.zone\"\n\
+        [encrypted]\ncertificate = \"away.pem\"\nkey = \"key.pem\"\ntls = [\"127.0.0.1:0\"]\n";
+    let config = directory.write("dns.toml", text).unwrap().display().to_string();
+    let (text, status) = checked(&["--config", &config]);
+    assert!(text.contains("away.pem: No such file or directory") && status == Some(1), "{text}");
+}

@@ -1,5 +1,6 @@
 //! `sidestep dns keys` beside a running server.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use lab::Directory;
@@ -46,4 +47,30 @@ fn a_key_that_the_server_has_not_seen_is_shown_so_and_not_for_the_parent() {
         assert!(Instant::now() < deadline, "{}", server.process.output());
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+#[test]
+fn a_key_that_cannot_be_used_takes_no_other_zone_and_says_why() {
+    let directory = Directory::new().unwrap();
+    let zones = ["one.test", "two.test"];
+    for (zone, algorithm) in zones.iter().zip([&["RSASHA256", "-b", "1024"][..], &["ED25519"]]) {
+        directory
+            .write(&format!("{zone}.zone"), "@ 60 SOA ns h 1 2 3 4 5\n@ 60 NS ns.example.net.\n")
+            .unwrap();
+        let mut keygen = Command::new("dnssec-keygen");
+        keygen.args(["-q", "-f", "KSK", "-K"]).arg(directory.path()).arg("-a").args(algorithm).arg(zone);
+        assert!(keygen.output().unwrap().status.success());
+    }
+    let text = zones.map(|zone| format!("[[zone]]\nfile = \"{zone}.zone\"\ndnssec = true\n")).concat();
+    let config = directory.write("dns.toml", &text).unwrap().display().to_string();
+    let why = "an RSA key of 1024 bits: the shortest that we sign with has 2048";
+    for option in [&[][..], &["--ds"], &["--json"]] {
+        let output = command(&[&["dns", "keys", "--config", &config], option].concat());
+        let [out, error] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        assert!(out.contains("two.test.") && !out.contains("one.test."), "{out}");
+        assert!(error.contains("zone one.test.: reading the key") && error.contains(why), "{error}");
+        assert_eq!(output.status.code(), Some(1));
+    }
+    let rolled = command(&["dns", "key", "roll", "two.test", "--config", &config]);
+    assert!(rolled.status.success(), "{}", String::from_utf8_lossy(&rolled.stderr));
 }

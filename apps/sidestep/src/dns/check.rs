@@ -34,7 +34,7 @@ pub(crate) fn check(options: &options::Check) -> anyhow::Result<ExitCode> {
     let mut report = Report { now: since_1970.as_secs() as u32, ..Report::default() };
     // The server reads them before it becomes another user.
     if let Some(Err(error)) = config.encrypted.as_ref().map(dns_front::Options::check_certificate) {
-        report.error("encrypted", error);
+        report.error("encrypted", crate::explain(&error.into()));
     }
     report.become_reader(&config)?;
     if let Err(error) = LoadedLines::load(&config.lines, None) {
@@ -131,7 +131,7 @@ impl Report {
             );
             self.warning(format!("zone {}", zone.origin()), what);
         }
-        match signing::look(zone.origin(), spec) {
+        match signing::look(zone, spec) {
             Ok(warning) => {
                 warning.into_iter().for_each(|what| self.warning(format!("zone {}", zone.origin()), what))
             }

@@ -13,7 +13,7 @@ use dns_wire::{NameBuf, Rtype};
 use humantime::format_rfc3339_seconds;
 use serde::Serialize;
 
-use super::config::{Config, parse_origin};
+use super::config::{Config, ZoneSpec, parse_origin};
 use super::key_files::Lock;
 use super::options::Sources;
 use super::transfers::unix_time;
@@ -118,38 +118,51 @@ struct KeyReport {
     waits_for: Vec<String>,
 }
 
-/// Prints the keys of all zones that are signed, or of one.
+/// Prints the keys of all zones that are signed, or of one. What is wrong with one zone takes nothing from the others.
 pub(crate) fn print(options: &Keys) -> anyhow::Result<ExitCode> {
-    let zones = signed_zones(&options.config, options.zone.as_deref(), false)?;
-    let now = unix_time();
-    to_stdout(|out| {
-        if options.ds {
-            return zones.iter().try_for_each(|zone| write_ds(zone, now, out));
-        }
-        if !options.json {
-            writeln!(
-                out,
-                "{:<32} {:>5} {:<16} {:<5} {:<9} {:<8}  next",
-                "zone", "tag", "algorithm", "signs", "state", "parent"
-            )?;
-        }
-        for report in zones.iter().flat_map(|zone| reports(zone, now)) {
-            if options.json {
-                serde_json::to_writer(&mut *out, &report)?;
-                writeln!(out)?;
-                continue;
-            }
-            let KeyReport { zone, tag, algorithm, signs, state, parent, next, waits_for } = report;
-            let next = next.map(|(what, when)| format!("{what} {when}")).unwrap_or_default();
-            let parent = parent.unwrap_or("-");
-            let line =
-                format!("{zone:<32} {tag:>5} {algorithm:<16} {signs:<5} {state:<9} {parent:<8}  {next}");
-            writeln!(out, "{}", line.trim_end())?;
-            waits_for.iter().try_for_each(|what| writeln!(out, "    waits for {what}"))?;
-        }
-        Ok(())
-    })?;
-    Ok(ExitCode::SUCCESS)
+    let (now, mut has_failed) = (unix_time(), false);
+    let zones = good(signed_zones(&options.config, options.zone.as_deref(), false)?, &mut has_failed);
+    if options.ds {
+        let records = good(zones.iter().map(|zone| ds_records(zone, now)), &mut has_failed);
+        to_stdout(|out| Ok(write!(out, "{}", records.concat())?))?;
+    } else {
+        let all = zones.iter().flat_map(|zone| reports(zone, now));
+        to_stdout(|out| if options.json { write_json(all, out) } else { write_table(all, out) })?;
+    }
+    Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Those that are no errors; the others are told.
+fn good<T>(results: impl IntoIterator<Item = anyhow::Result<T>>, has_failed: &mut bool) -> Vec<T> {
+    let mut tell = |error: &anyhow::Error| {
+        complain!("sidestep: {}", crate::explain(error));
+        *has_failed = true;
+    };
+    results.into_iter().filter_map(|result| result.inspect_err(&mut tell).ok()).collect()
+}
+
+fn write_json(reports: impl Iterator<Item = KeyReport>, out: &mut dyn Write) -> anyhow::Result<()> {
+    for report in reports {
+        serde_json::to_writer(&mut *out, &report)?;
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn write_table(reports: impl Iterator<Item = KeyReport>, out: &mut dyn Write) -> anyhow::Result<()> {
+    writeln!(
+        out,
+        "{:<32} {:>5} {:<16} {:<5} {:<9} {:<8}  next",
+        "zone", "tag", "algorithm", "signs", "state", "parent"
+    )?;
+    for KeyReport { zone, tag, algorithm, signs, state, parent, next, waits_for } in reports {
+        let next = next.map(|(what, when)| format!("{what} {when}")).unwrap_or_default();
+        let parent = parent.unwrap_or("-");
+        let line = format!("{zone:<32} {tag:>5} {algorithm:<16} {signs:<5} {state:<9} {parent:<8}  {next}");
+        writeln!(out, "{}", line.trim_end())?;
+        waits_for.iter().try_for_each(|what| writeln!(out, "    waits for {what}"))?;
+    }
+    Ok(())
 }
 
 fn reports(zone: &SignedZone, now: u64) -> impl Iterator<Item = KeyReport> {
@@ -227,7 +240,8 @@ pub(super) fn show_time(time: u64) -> String {
 }
 
 /// The records by which a parent trusts the zone: of the keys that it is told of, and of all that sign the keys if that is none yet.
-fn write_ds(zone: &SignedZone, now: u64, out: &mut dyn Write) -> anyhow::Result<()> {
+fn ds_records(zone: &SignedZone, now: u64) -> anyhow::Result<String> {
+    let mut records = String::new();
     let active = zone.keys.at(now).with_context(|| format!("zone {}", zone.origin))?;
     let keys = if active.synced.is_empty() { &active.key_signing } else { &active.synced };
     for key in keys {
@@ -241,19 +255,22 @@ fn write_ds(zone: &SignedZone, now: u64, out: &mut dyn Write) -> anyhow::Result<
         }
         let ds = key.ds(zone.origin.as_name());
         let digest: String = ds[4..].iter().map(|octet| format!("{octet:02X}")).collect();
-        writeln!(out, "{} 3600 IN DS {} {} {} {digest}", zone.origin, key.tag(), ds[2], ds[3])?;
+        let tag = key.tag();
+        records += &format!("{} 3600 IN DS {tag} {} {} {digest}\n", zone.origin, ds[2], ds[3]);
     }
-    Ok(())
+    Ok(records)
 }
 
 /// Changes the keys of a zone.
 pub(crate) fn change(command: &Key) -> anyhow::Result<ExitCode> {
     let (Key::Roll { zone, config, .. } | Key::Retire { zone, config, .. }) = command;
-    let zones = signed_zones(config, Some(zone), true)?;
-    let zone = zones.first().expect("without one there is an error");
+    let mut zones = signed_zones(config, Some(zone), true)?;
+    // One that cannot be read, whose name is not known, may be another one.
+    let number = zones.iter().position(Result::is_ok).unwrap_or(0);
+    let zone = zones.swap_remove(number)?;
     let text = match command {
-        Key::Roll { zsk, .. } => roll(zone, if *zsk { Role::ZoneSigning } else { Role::KeySigning })?,
-        Key::Retire { tag, .. } => retire(zone, *tag)?,
+        Key::Roll { zsk, .. } => roll(&zone, if *zsk { Role::ZoneSigning } else { Role::KeySigning })?,
+        Key::Retire { tag, .. } => retire(&zone, *tag)?,
     };
     to_stdout(|out| Ok(writeln!(out, "{text}")?))?;
     Ok(ExitCode::SUCCESS)
@@ -330,43 +347,58 @@ fn retire(zone: &SignedZone, tag: u16) -> anyhow::Result<String> {
     Ok(format!("key {tag} of {origin} ends when the server looks next: within an hour, or at SIGHUP"))
 }
 
-/// The zones of a configuration that are signed, or the one that is wanted. Their keys are locked if they are to change.
-fn signed_zones(config: &Path, wanted: Option<&str>, to_change: bool) -> anyhow::Result<Vec<SignedZone>> {
+/// The zones of a configuration that are signed, or the one that is wanted, each with what is wrong with it if that is so. There is one at least if one is
+/// wanted. Their keys are locked if they are to change.
+fn signed_zones(
+    config: &Path,
+    wanted: Option<&str>,
+    to_change: bool,
+) -> anyhow::Result<Vec<anyhow::Result<SignedZone>>> {
     let sources = Sources { config: Some(config.to_owned()), ..Sources::default() };
     let config = Config::resolve(&sources.to_serve())?;
     let wanted = wanted.map(parse_origin).transpose()?;
-    let mut zones = Vec::new();
-    for spec in &config.zones {
-        let Some(directory) = &spec.keys else { continue };
-        let origin = match &spec.origin {
-            Some(origin) => origin.clone(),
-            None => NameBuf::from(load::read(spec)?.origin()),
-        };
-        if wanted.as_ref().is_none_or(|wanted| *wanted == origin) {
-            let lock = to_change.then(|| key_files::lock(directory)).transpose()?;
-            let keys = key_files::read(origin.as_name(), directory)?;
-            let is_asked = !spec.parent.is_empty();
-            let parent = is_asked.then(|| parents::read(origin.as_name(), directory)).transpose()?;
-            let served = signing::look_at_signed(&spec.file, origin.as_name());
-            let served = served.as_ref().and_then(Version::tree).map(|tree| {
-                let sets = tree.apex().rrsets().filter(|set| set.rtype() == Rtype::DNSKEY);
-                sets.flat_map(|set| set.records()).map(<[u8]>::to_vec).collect()
-            });
-            zones.push(SignedZone {
-                origin,
-                directory: directory.clone(),
-                keys,
-                key_uri: spec.key_uri.clone(),
-                parent,
-                served,
-                _lock: lock,
-            });
-        }
-    }
+    let zone = |spec| signed_zone(spec, wanted.as_ref(), to_change).transpose();
+    let zones: Vec<_> = config.zones.iter().filter_map(zone).collect();
     match wanted {
         Some(wanted) if zones.is_empty() => {
             bail!("{wanted} is no zone with dnssec = true in the configuration")
         }
         _ => Ok(zones),
     }
+}
+
+/// A zone of the configuration, if it is signed, and the one that is wanted.
+fn signed_zone(
+    spec: &ZoneSpec,
+    wanted: Option<&NameBuf>,
+    to_change: bool,
+) -> anyhow::Result<Option<SignedZone>> {
+    let Some(directory) = &spec.keys else { return Ok(None) };
+    let origin = match &spec.origin {
+        Some(origin) => origin.clone(),
+        None => NameBuf::from(load::read(spec)?.origin()),
+    };
+    if wanted.is_some_and(|wanted| *wanted != origin) {
+        return Ok(None);
+    }
+    let lock = to_change.then(|| key_files::lock(directory)).transpose()?;
+    let context = || format!("zone {origin}");
+    let keys = key_files::read(origin.as_name(), directory).with_context(context)?;
+    let is_asked = !spec.parent.is_empty();
+    let parent = is_asked.then(|| parents::read(origin.as_name(), directory)).transpose();
+    let parent = parent.with_context(context)?;
+    let served = signing::look_at_signed(&spec.file, origin.as_name());
+    let served = served.as_ref().and_then(Version::tree).map(|tree| {
+        let sets = tree.apex().rrsets().filter(|set| set.rtype() == Rtype::DNSKEY);
+        sets.flat_map(|set| set.records()).map(<[u8]>::to_vec).collect()
+    });
+    Ok(Some(SignedZone {
+        origin,
+        directory: directory.clone(),
+        keys,
+        key_uri: spec.key_uri.clone(),
+        parent,
+        served,
+        _lock: lock,
+    }))
 }

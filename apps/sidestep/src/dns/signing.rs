@@ -14,7 +14,8 @@ use anyhow::{Context, bail};
 use dns_auth::compile::{compile, compile_changed, compile_views, compile_with_lines};
 use dns_auth::{LineData, ServedZone, SignFailure, SignSets};
 use dns_sign::{
-    Active, Algorithm, DenialBy, Due, Key, KeySet, Lifetimes, Role, Signed, Signer, State, Times, differing,
+    Active, Algorithm, DenialBy, Due, Key, KeySet, Lifetimes, Lost, Role, Signed, Signer, State, Times,
+    differing,
 };
 use dns_token::KeyUri;
 use dns_transfer::Difference;
@@ -169,8 +170,11 @@ pub(crate) fn load(
     // Without a version there is nothing that a note could be about.
     let noted = if held.is_some() { served_serial::prepare(&signed) } else { None };
     let mut keys = keys_for(source.origin(), spec, held.is_some())?;
-    if let Some(served) = held.as_ref().and_then(|(version, _)| version.tree()) {
-        keys = as_served(keys, directory, served)?;
+    if let Some((held, _)) = &held {
+        refuse_lacking(held, &source, &keys, directory)?;
+        if let Some(served) = held.tree() {
+            keys = as_served(keys, directory, served)?;
+        }
     }
     tokens::connect(source.origin(), &mut keys, spec.key_uri.as_ref());
     let keys = Arc::new(keys);
@@ -304,10 +308,12 @@ fn is_raw(file: &Path) -> bool {
 }
 
 /// What a start would have to say about the keys and the signed version of a zone, before there is one: an error, or a warning.
-pub(crate) fn look(origin: Name<'_>, spec: &ZoneSpec) -> Result<Option<String>, String> {
+pub(crate) fn look(source: &Zone, spec: &ZoneSpec) -> Result<Option<String>, String> {
+    let origin = source.origin();
     let Some(directory) = &spec.keys else { return Ok(None) };
     let in_full = |error: anyhow::Error| format!("{error:#}");
-    let was_signed = read_signed(&signed_file(&spec.file), origin, store::look).map_err(in_full)?.is_some();
+    let held = read_signed(&signed_file(&spec.file), origin, store::look).map_err(in_full)?;
+    let was_signed = held.is_some();
     let keys = key_files::read(origin, directory).map_err(in_full)?;
     match keys.keys() {
         [] if was_signed || !spec.makes_keys => Err(no_keys(origin, spec, was_signed)),
@@ -319,7 +325,14 @@ pub(crate) fn look(origin: Name<'_>, spec: &ZoneSpec) -> Result<Option<String>, 
              instead: all answers would be bogus",
             directory.display()
         ))),
-        _ => keys.at(unix_time()).map(|_| None).map_err(|error| error.to_string()),
+        _ => {
+            // Others may be of another signer, and have left the file or updates since.
+            let lost = held.as_ref().and_then(Version::tree).and_then(|held| keys.lost(held, source));
+            if let Some(lost) = lost.filter(|lost| lost.signs) {
+                return Err(gone(&lost, directory));
+            }
+            keys.at(unix_time()).map(|_| None).map_err(|error| error.to_string())
+        }
     }
 }
 
@@ -520,9 +533,9 @@ pub(crate) fn renew(held: &Version) -> anyhow::Result<(Option<Version>, Duration
     let (Some(zone), Some(signing)) = (held.tree(), &held.signing) else { return Ok((None, LOOK_MAX)) };
     let began = Instant::now();
     let keys = with_algorithm(zone.origin(), &signing.directory, signing.algorithm, signing.makes_keys)?;
+    refuse_lacking(held, &signing.source, &keys, &signing.directory)?;
     let mut keys = as_served(keys, &signing.directory, zone)?;
     tokens::connect(zone.origin(), &mut keys, signing.key_uri.as_ref());
-    let before = Arc::clone(&signing.keys);
     let signing = Signing { keys: Arc::new(keys), ..Signing::clone(signing) };
     let mut due = signing.due(zone, RENEWED_MAX)?;
     if signing.unsaved.is_some() {
@@ -530,7 +543,6 @@ pub(crate) fn renew(held: &Version) -> anyhow::Result<(Option<Version>, Duration
         due.names.extend(differing(zone, &signing.source));
     }
     let now = key_clock::now(&signing.keys);
-    refuse_lacking(zone.origin(), &before, &signing, now)?;
     let next_key = signing.keys.next_change(now).map_or(u64::MAX, |time| time - now);
     // Signatures are renewed days before they end: those of an hour in one version, lest a large zone has one each second.
     let again =
@@ -560,14 +572,31 @@ pub(crate) fn renew(held: &Version) -> anyhow::Result<(Option<Version>, Duration
     Ok((is_other.then_some(version), again))
 }
 
-/// What was signed with a key whose files are gone would be bogus for whoever has it still, once the key has left the DNSKEY set: nothing changes until they
-/// are back.
-fn refuse_lacking(origin: Name<'_>, before: &KeySet, signing: &Signing, now: u64) -> anyhow::Result<()> {
-    let Some(key) = signing.keys.lacks(before, now) else { return Ok(()) };
-    bail!(
-        "the files {}.key and .private are gone from {}: put them back, or have the key retire by its times",
-        key.file_stem(origin),
-        signing.directory.display()
+/// What was signed with a key whose files are gone would be bogus for whoever has it still, once the key has left the DNSKEY set, and all of the zone if the
+/// parent trusts that key: nothing changes until they are back. Where nobody remembers the keys that `held` was signed with, it tells them.
+fn refuse_lacking(held: &Version, source: &Zone, keys: &KeySet, directory: &Path) -> anyhow::Result<()> {
+    let lost = match (&held.signing, held.tree()) {
+        (Some(before), _) => {
+            let key = keys.lacks(&before.keys, key_clock::now(keys));
+            key.map(|key| Lost { file_stem: key.file_stem(source.origin()), signs: true })
+        }
+        (None, Some(served)) => keys.lost(served, source),
+        (None, None) => None,
+    };
+    lost.map_or(Ok(()), |lost| bail!(gone(&lost, directory)))
+}
+
+fn gone(lost: &Lost, directory: &Path) -> String {
+    let other = match lost.signs {
+        true => "",
+        false => {
+            "; if it is the key of another signer, have its DNSKEY record in the zone's file again, and take it out when the zone is signed"
+        }
+    };
+    format!(
+        "the files {}.key and .private are gone from {}: put them back, or have the key retire by its times{other}",
+        lost.file_stem,
+        directory.display()
     )
 }
 
@@ -753,6 +782,33 @@ mod tests {
             assert_eq!(keys_of(&sign((Some(&signed), true))), Some(3), "{ahead}");
             assert_eq!(key_texts(&directory), before, "{ahead}");
         }
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn a_key_whose_files_vanish_is_missed_at_a_reload_and_at_a_start() {
+        let directory = std::env::temp_dir().join(format!("sidestep-key-gone-{}", std::process::id()));
+        let spec = zone_with_a_roll_over(&directory);
+        let source = store::read(&ZoneSpec::of(spec.file.clone())).unwrap().tree().unwrap().clone();
+        let sign = |before| load(source.clone(), &spec, before, &LineData::default());
+        let signed = sign((None, false)).unwrap();
+        let unable = Version { signing: None, ..signed.clone() };
+        let keys = signed.signing.as_ref().unwrap().keys.clone();
+        for key in keys.keys() {
+            let stem = key.file_stem(source.origin());
+            let file = directory.join(format!("{stem}.private"));
+            let away = directory.join("away");
+            std::fs::rename(&file, &away).unwrap();
+            for before in [(None, false), (Some(&signed), false), (Some(&unable), true)] {
+                let error = sign(before).unwrap_err().to_string();
+                assert!(error.contains(&format!("{stem}.key and .private are gone")), "{error}");
+            }
+            assert!(renew(&signed).is_err());
+            let signs = key.role() == Role::KeySigning || key.times.inactive.is_some();
+            assert_eq!(look(&source, &spec).is_err(), signs, "the other one may be another signer's");
+            std::fs::rename(&away, &file).unwrap();
+        }
+        assert!(sign((None, false)).is_ok() && look(&source, &spec).is_ok());
         std::fs::remove_dir_all(&directory).unwrap();
     }
 

@@ -7,7 +7,9 @@ mod parent;
 mod source;
 mod token;
 mod unsaved;
+mod vanished;
 
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -34,6 +36,17 @@ impl SignedZone {
     /// With more about the zone.
     fn start(options: &str) -> SignedZone {
         SignedZone::start_by(Vec::new(), SignedZone::directory(options))
+    }
+
+    /// With a key-signing and a zone-signing key of BIND's tools.
+    fn start_with_two_keys() -> SignedZone {
+        let directory = SignedZone::directory("");
+        for kind in [&["-f", "KSK"][..], &[]] {
+            let mut keygen = Command::new("dnssec-keygen");
+            keygen.args(["-q", "-a", "ECDSAP256SHA256", "-K"]).arg(directory.path()).args(kind).arg(ORIGIN);
+            assert!(keygen.output().unwrap().status.success());
+        }
+        SignedZone::start_by(Vec::new(), directory)
     }
 
     /// By a command that replaces itself by the server.
@@ -144,6 +157,12 @@ impl SignedZone {
         make_keys_older(self.server.directory.path(), seconds);
         self.reload();
     }
+}
+
+/// What `sidestep dns zones` prints.
+fn zones(zone: &SignedZone) -> String {
+    let control = zone.server.directory.path().join("control.sock").display().to_string();
+    String::from_utf8(command(&["dns", "zones", "--control", &control]).stdout).unwrap()
 }
 
 fn word<'v>(key: &'v Value, field: &str) -> &'v str {

@@ -42,11 +42,6 @@ fn address(zone: &SignedZone) -> String {
     dig.section("ANSWER")[0].rsplit_once(' ').unwrap().1.to_owned()
 }
 
-fn zones(zone: &SignedZone) -> String {
-    let control = zone.server.directory.path().join("control.sock").display().to_string();
-    String::from_utf8(command(&["dns", "zones", "--control", &control]).stdout).unwrap()
-}
-
 fn wait_until(zone: &SignedZone, what: &str, is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() {
