@@ -142,7 +142,7 @@ impl Server {
             ));
         }
         if is_chosen {
-            notes.extend(broker.be_choosy());
+            notes.extend(broker.be_choosy(&left));
         }
         Ok(Server { broker, notes, verbose })
     }

@@ -216,12 +216,16 @@ impl Broker {
 
     /// Gives up interfaces that nobody named: those that cannot be used, and those that could only in generic mode, if others can
     /// in native mode. Bridges and the like are of these, and each of their packets would cost more, whosever it is. Returns what
-    /// is in the way of the latter. To be called before anybody connects.
-    pub(super) fn be_choosy(&mut self) -> Vec<String> {
+    /// is in the way of the latter. To be called before anybody connects. What a killed broker left to this one stays, with its connections.
+    pub(super) fn be_choosy(&mut self, left: &[Kept]) -> Vec<String> {
+        let was_left =
+            |port: &Port| left.iter().any(|kept| kept.broker == self.name && kept.link == port.link);
+        let kept: Vec<LinkNumber> =
+            self.ports.iter().filter(|port| was_left(port)).map(|port| port.link).collect();
         let is_native = |port: &Port| port.open.as_ref().is_some_and(|open| open.path.is_native());
         let some_native = self.ports.iter().any(is_native);
         let mut notes = Vec::new();
-        for port in &mut self.ports {
+        for port in self.ports.iter_mut().filter(|port| !kept.contains(&port.link)) {
             if port.open.is_some() && some_native && !is_native(port) {
                 port.open = None;
                 self.registry.on_detached(port.link);
