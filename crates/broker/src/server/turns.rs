@@ -26,6 +26,7 @@ use super::privilege::Identify;
 use super::questions::Questions;
 use super::recent_moves::RecentMoves;
 use super::routes::Routes;
+use super::strangers::{Strangers, set_rights};
 use super::strays::Strays;
 use super::successor::Succession;
 use super::token;
@@ -107,6 +108,7 @@ impl Broker {
             routes: Routes::default(),
             questions: Questions::default(),
             strays: Strays::default(),
+            strangers: Strangers::default(),
             inbox: Inbox::new(),
             helpers,
             under_way,
@@ -250,6 +252,7 @@ pub(super) fn listen_anywhere() -> io::Result<(String, OwnedFd)> {
 pub(super) fn listen_at(name: &str) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    set_rights(&socket, false); // Nobody is to send descriptors before it is admitted.
     bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
     listen(&socket, BACKLOG)?;
     Ok(socket)
