@@ -57,6 +57,7 @@ const FLOORS: &[House] = &[
                 "kernel_memory",
                 "under_way",
                 "successor",
+                "strangers",
                 "look",
             ],
             &["port", "connection", "outcome"],

@@ -28,6 +28,8 @@ const HEADER_LEN: usize = 16;
 /// `struct inet_diag_req_v2`, and the first part of `struct inet_diag_msg` (linux/inet_diag.h).
 const REQUEST_LEN: usize = 56;
 const ANSWER_LEN: usize = 52;
+/// Where the latter has the socket's user.
+const OWNER_AT: usize = 64;
 
 /// The kernel's answers come in parts of at most this many octets.
 const PART_MAX: usize = 1 << 16;
@@ -75,14 +77,37 @@ pub fn tcp_listeners_at(port: u16) -> io::Result<Vec<KernelSocket>> {
 
 /// The listener that the kernel gives a connection to which a peer opens to `local`. It looks nowhere but there, however many there are.
 pub fn tcp_listener_for(local: SocketAddr) -> io::Result<Option<KernelSocket>> {
-    const NOT_FOUND: i32 = 2; // ENOENT
     let family = FAMILIES[usize::from(local.is_ipv6())];
     let mut request = request(family, Transport::Tcp.number(), LISTEN, local.port());
-    request[6..8].copy_from_slice(&NLM_F_REQUEST.to_ne_bytes());
-    match local.ip() {
-        IpAddr::V4(address) => request[28..32].copy_from_slice(&address.octets()),
-        IpAddr::V6(address) => request[28..44].copy_from_slice(&address.octets()),
+    write_address(local.ip(), &mut request[28..44]);
+    Ok(look_up(request)?.and_then(|answer| read(&answer)))
+}
+
+/// The user whose socket the kernel gives a datagram for `local` from `remote` that comes by the interface of this number, if there is one. Both have
+/// addresses of one family, and none is a mapped one.
+pub fn udp_owner_for(local: SocketAddr, remote: SocketAddr, interface: u32) -> io::Result<Option<u32>> {
+    let family = FAMILIES[usize::from(local.is_ipv6())];
+    // The datagram's ends in the order in which it has them: `udp_dump_one` (net/ipv4/udp_diag.c).
+    let mut request = request(family, Transport::Udp.number(), ALL, remote.port());
+    request[26..28].copy_from_slice(&local.port().to_be_bytes());
+    write_address(remote.ip(), &mut request[28..44]);
+    write_address(local.ip(), &mut request[44..60]);
+    request[60..64].copy_from_slice(&interface.to_ne_bytes());
+    let owner = |answer: Vec<u8>| Some(u32::from_ne_bytes(*answer.get(OWNER_AT..)?.first_chunk()?));
+    Ok(look_up(request)?.and_then(owner))
+}
+
+fn write_address(address: IpAddr, room: &mut [u8]) {
+    match address {
+        IpAddr::V4(address) => room[..4].copy_from_slice(&address.octets()),
+        IpAddr::V6(address) => room.copy_from_slice(&address.octets()),
     }
+}
+
+/// Asks for one socket: the kernel's `struct inet_diag_msg` of it.
+fn look_up(mut request: [u8; HEADER_LEN + REQUEST_LEN]) -> io::Result<Option<Vec<u8>>> {
+    const NOT_FOUND: i32 = 2; // ENOENT
+    request[6..8].copy_from_slice(&NLM_F_REQUEST.to_ne_bytes());
     request[64..72].copy_from_slice(&[0xff; 8]); // Whatever its cookie: INET_DIAG_NOCOOKIE.
     let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
     socket.bind_auto()?;
@@ -93,7 +118,7 @@ pub fn tcp_listener_for(local: SocketAddr) -> io::Result<Option<KernelSocket>> {
     match u16::from_ne_bytes([message[4], message[5]]) {
         ERROR if error(message).raw_os_error() == Some(NOT_FOUND) => Ok(None),
         ERROR => Err(error(message)),
-        _ => Ok(read(&message[HEADER_LEN..])),
+        _ => Ok(Some(message[HEADER_LEN..].to_vec())),
     }
 }
 
@@ -240,6 +265,24 @@ mod tests {
         let client = TcpStream::connect(("127.0.0.1", port)).unwrap();
         let found = tcp_connections(&[port]).unwrap();
         assert_eq!(found[0].remote, client.local_addr().unwrap());
+    }
+
+    #[test]
+    fn the_owner_of_a_datagram_is_whose_socket_would_get_it() {
+        for address in ["127.0.0.1:0", "[::1]:0", "[::]:0"] {
+            let bound = UdpSocket::bind(address).unwrap();
+            let at = if address == "[::1]:0" { "[::1]:1" } else { "127.0.0.1:1" };
+            let mut local: SocketAddr = at.parse().unwrap();
+            local.set_port(bound.local_addr().unwrap().port());
+            let peer: SocketAddr =
+                if at == "[::1]:1" { "[2001:db8::9]:53" } else { "192.0.2.9:53" }.parse().unwrap();
+            let owner = rustix::fs::fstat(&bound).unwrap().st_uid;
+            assert_eq!(udp_owner_for(local, peer, 1).unwrap(), Some(owner), "{address}");
+            bound.connect(local).unwrap();
+            assert_eq!(udp_owner_for(local, peer, 1).unwrap(), None, "{address}: it has another peer");
+            drop(bound);
+            assert_eq!(udp_owner_for(local, peer, 1).unwrap(), None, "{address}");
+        }
     }
 
     #[test]

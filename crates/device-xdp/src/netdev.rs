@@ -26,7 +26,10 @@ impl Interface {
     pub(crate) fn open(name: &str) -> Result<Interface, XdpError> {
         let absent = || XdpError::NoSuchInterface { interface: name.to_owned() };
         let c_name = CString::new(name).map_err(|_| absent())?;
-        let index = syscalls::interface_index(&c_name).map_err(|_| absent())?;
+        let index = syscalls::interface_index(&c_name).map_err(|error| match is_of_resources(&error) {
+            true => XdpError::system("if_nametoindex")(error), // It opens a socket.
+            false => absent(),
+        })?;
         let query = syscalls::query_socket().map_err(XdpError::system("socket"))?;
         Ok(Interface { name: name.to_owned(), index, query })
     }
@@ -51,9 +54,15 @@ impl Interface {
     }
 
     /// Queues in use now that both receive and transmit; at least one.
-    pub(crate) fn queue_pairs(&self) -> u16 {
-        let queues = self.channels().or_else(|_| self.queue_folders()).unwrap_or(1);
-        u16::try_from(queues.max(1)).unwrap_or(u16::MAX)
+    pub(crate) fn queue_pairs(&self) -> Result<u16, XdpError> {
+        let queues = match self.channels().or_else(|_| self.queue_folders()) {
+            Ok(queues) => queues,
+            Err(error) if is_of_resources(&error) => {
+                return Err(XdpError::system("reading /sys/class/net")(error));
+            }
+            Err(_) => 1,
+        };
+        Ok(u16::try_from(queues.max(1)).unwrap_or(u16::MAX))
     }
 
     /// How the XDP program on the interface is attached, if there is one.
@@ -123,25 +132,30 @@ impl Interface {
     }
 }
 
+/// Whether descriptors or memory are short, so that the error says nothing about the interface.
+fn is_of_resources(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS))
+}
+
 /// Queues, counted from zero, that an interface of this network namespace has now for both directions; at least one.
 ///
 /// A receive queue without a transmit queue of the same number is not counted: the kernel would send nothing from it.
 /// What arrives there stays with the kernel.
 ///
 /// # Errors
-/// `NoSuchInterface`.
+/// `NoSuchInterface`, or `System` where the kernel does not say.
 pub fn queue_pairs(interface: &str) -> Result<u16, XdpError> {
-    Ok(Interface::open(interface)?.queue_pairs())
+    Interface::open(interface)?.queue_pairs()
 }
 
 /// The same, of those by which packets come where XDP runs in this mode: a veth in generic mode gives all packets to the first one (seen with Linux 6.18).
 ///
 /// # Errors
-/// `NoSuchInterface`.
+/// `NoSuchInterface`, or `System` where the kernel does not say.
 pub fn queue_pairs_in(interface: &str, mode: Option<AttachMode>) -> Result<u16, XdpError> {
     let interface = Interface::open(interface)?;
     let is_one = mode == Some(AttachMode::Generic) && interface.is_veth();
-    Ok(if is_one { 1 } else { interface.queue_pairs() })
+    if is_one { Ok(1) } else { interface.queue_pairs() }
 }
 
 /// Where XDP costs TCP least, on an interface of which it is known: behind the driver on a veth with one queue. In its driver, XDP has the peer's kernel cut
@@ -149,10 +163,10 @@ pub fn queue_pairs_in(interface: &str, mode: Option<AttachMode>) -> Result<u16, 
 /// gives all packets to the first. `None` for others: what the driver can.
 ///
 /// # Errors
-/// `NoSuchInterface`.
+/// `NoSuchInterface`, or `System` where the kernel does not say.
 pub fn mode_for_streams(interface: &str) -> Result<Option<AttachMode>, XdpError> {
     let interface = Interface::open(interface)?;
-    let is_better = has_chains(AttachMode::Generic) && interface.is_veth() && interface.queue_pairs() == 1;
+    let is_better = has_chains(AttachMode::Generic) && interface.is_veth() && interface.queue_pairs()? == 1;
     Ok(is_better.then_some(AttachMode::Generic))
 }
 
@@ -254,7 +268,7 @@ mod tests {
     #[test]
     fn loopback_has_a_queue_and_no_program() {
         let loopback = Interface::open("lo").unwrap();
-        assert_eq!(loopback.queue_pairs(), 1);
+        assert_eq!(loopback.queue_pairs().unwrap(), 1);
         assert_eq!(loopback.xdp_program().unwrap(), None);
     }
 }

@@ -128,7 +128,7 @@ impl SteeringProgram {
             reopening: typed(&mut object, "reopening")?,
             outcomes: typed(&mut object, "outcomes")?,
             owners: Owners(typed(&mut object, "owners")?),
-            covered_queues: interface.queue_pairs(),
+            covered_queues: interface.queue_pairs()?,
             interface,
             mode,
             object,
@@ -308,7 +308,7 @@ impl SteeringProgram {
     /// veth runs a program on the queues only that it had when the program was attached (seen with Linux 6.18). A fresh
     /// copy, on the same maps, makes it look again.
     fn cover_new_queues(&mut self) -> Result<(), XdpError> {
-        let covered_queues = self.interface.queue_pairs();
+        let covered_queues = self.interface.queue_pairs()?;
         let program = program(&mut self.object, self.mode)?;
         program.unload().map_err(|error| load_error(&error))?; // The link still holds the old copy.
         load(program)?;

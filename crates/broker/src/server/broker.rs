@@ -28,6 +28,7 @@ use super::questions::Questions;
 use super::recent_moves::RecentMoves;
 use super::routes::Routes;
 use super::shadow;
+use super::strangers::Strangers;
 use super::strays::Strays;
 use super::successor::Succession;
 use super::under_way::UnderWay;
@@ -78,6 +79,7 @@ pub(super) struct Broker {
     pub(super) routes: Routes,
     pub(super) questions: Questions,
     pub(super) strays: Strays,
+    pub(super) strangers: Strangers,
     pub(super) inbox: Inbox,
     pub(super) helpers: Arc<Helpers>,
     pub(super) under_way: UnderWay<Broker>,

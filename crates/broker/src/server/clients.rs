@@ -1,6 +1,6 @@
 //! Clients: connecting, sending, blocking, leaving.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use clock::{Duration, Instant};
 use rustix::event::epoll::{self, EventFlags};
@@ -14,6 +14,7 @@ use super::helpers::{Passed, Theirs};
 use super::names::printable;
 use super::notice::Notice;
 use super::privilege::is_as_privileged;
+use super::strangers::set_rights;
 use super::token;
 use crate::peer::Peer;
 use crate::protocol::{Answer, Key, News, ProtocolError, Refusal, ToBroker, decode};
@@ -28,6 +29,8 @@ const CLIENTS_OF_A_PROCESS_MAX: usize = 16;
 /// Connections that are accepted, and messages of one client that are read, in one turn.
 const ACCEPTS_MAX: usize = 16;
 const MESSAGES_MAX: usize = 32;
+/// Numbers for descriptors that are left for the broker's own work when as many clients are connected as there are numbers for.
+const RESERVED: u64 = 16;
 /// How long no client is accepted after descriptors ran out.
 const DEAFNESS: Duration = Duration::from_millis(50);
 
@@ -35,12 +38,12 @@ impl Broker {
     /// Accepts the clients that may connect.
     pub(super) fn accept(&mut self, now: Instant) {
         for _ in 0..ACCEPTS_MAX {
-            if self.helpers.are_overrun() {
+            if self.helpers.are_overrun() || self.strangers.are_too_many() {
                 return self.stop_listening(now);
             }
             match accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 // A stranger, or one too many, sees the end of the connection; everything of its runs on the kernel.
-                Ok(socket) => drop(self.admit(socket)),
+                Ok(socket) => self.admit(socket),
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
                     return self.stop_listening(now);
                 }
@@ -62,23 +65,15 @@ impl Broker {
         }
     }
 
-    fn admit(&mut self, socket: OwnedFd) -> Option<()> {
+    fn admit(&mut self, socket: OwnedFd) {
         let peer = Peer::of(&socket);
         let user = peer.as_ref().map_or(User::MAX, |peer| peer.uid);
         let socket = Theirs::new(socket, user, &self.helpers);
-        let peer = peer.ok()?;
-        // Opened before anything is asked about the process: a number that was used again later does no harm.
-        let pidfd = Pid::from_raw(peer.pid as i32).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-        let pid = peer.pid; // Those of other PID namespaces are as one process.
-        let own = self.connections.values().filter(|connection| connection.pid == pid).count();
-        let users = self.connections.values().map(|connection| connection.user);
-        let is_one_too_many = !has_room(CLIENTS_MAX, users, user) || own >= CLIENTS_OF_A_PROCESS_MAX;
-        let is_welcome = self.family.includes(socket.as_fd(), &peer) || self.may_come_back(&peer);
-        if is_one_too_many || !is_welcome {
-            return None;
-        }
-        raise_descriptor_limit();
-        let key = Key(random_numbers().ok()?);
+        let Some((pid, pidfd, key)) = peer.ok().and_then(|peer| self.examine_peer(socket.as_fd(), &peer))
+        else {
+            return self.strangers.turn_away(socket);
+        };
+        set_rights(&socket, true);
         let client = self.registry.add_client();
         self.registry.set_user(client, user);
         let connection = Connection::new(socket, pidfd, (pid, user), key);
@@ -93,7 +88,23 @@ impl Broker {
             self.connections.remove(&client);
             self.registry.remove_client(client, Instant::ZERO);
         }
-        Some(())
+    }
+
+    /// Who connects, and the key of the client that it becomes; `None` if it may not.
+    fn examine_peer(&self, socket: BorrowedFd<'_>, peer: &Peer) -> Option<(u32, Option<OwnedFd>, Key)> {
+        // Opened before anything is asked about the process: a number that was used again later does no harm.
+        let pidfd = Pid::from_raw(peer.pid as i32).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let pid = peer.pid; // Those of other PID namespaces are as one process.
+        let own = self.connections.values().filter(|connection| connection.pid == pid).count();
+        let users = self.connections.values().map(|connection| connection.user);
+        let is_one_too_many = !has_room(CLIENTS_MAX, users, peer.uid) || own >= CLIENTS_OF_A_PROCESS_MAX;
+        let is_welcome = self.family.includes(socket, peer) || self.may_come_back(peer);
+        if is_one_too_many || !is_welcome {
+            return None;
+        }
+        raise_descriptor_limit();
+        has_numbers_left(socket).then_some(())?;
+        Some((pid, pidfd, Key(random_numbers().ok()?)))
     }
 
     /// One of a client's descriptors is ready.
@@ -251,6 +262,12 @@ impl Broker {
         let nobodys = self.strays.forget(client);
         self.settle_strays(nobodys, Err(Refusal::Nobody), now);
     }
+}
+
+/// Whether enough numbers for descriptors are left beside this one, which has the lowest that was free.
+fn has_numbers_left(fd: BorrowedFd<'_>) -> bool {
+    let limit = getrlimit(Resource::Nofile).current;
+    limit.is_none_or(|limit| fd.as_raw_fd() as u64 + RESERVED <= limit)
 }
 
 /// Each client costs two descriptors, and each outgoing connection one. Not done before somebody connects: the program inherits

@@ -19,9 +19,8 @@ const IPV6_TRANSPARENT: i32 = 75;
 const SOL_SOCKET: i32 = 1;
 const SO_REUSEADDR: i32 = 2;
 
-/// Delivers a datagram to the kernel's socket at `local`.
+/// Delivers a datagram to the kernel's socket at `local`. Both addresses are [`canonical`].
 pub(super) fn deliver(local: SocketAddr, remote: SocketAddr, octets: &[u8]) -> Result<()> {
-    let (local, remote) = (canonical(local), canonical(remote));
     let (family, level, option) = match remote.ip() {
         IpAddr::V4(_) => (AddressFamily::INET, SOL_IP, IP_TRANSPARENT),
         IpAddr::V6(_) => (AddressFamily::INET6, SOL_IPV6, IPV6_TRANSPARENT),
@@ -36,7 +35,8 @@ pub(super) fn deliver(local: SocketAddr, remote: SocketAddr, octets: &[u8]) -> R
     Ok(())
 }
 
-fn canonical(address: SocketAddr) -> SocketAddr {
+/// An IPv4 address is written as one.
+pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
         IpAddr::V6(_) => address,

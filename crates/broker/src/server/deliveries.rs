@@ -1,8 +1,9 @@
 //! Datagrams that the kernel is to have, and for whom a client may speak.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use clock::Instant;
+use control::sock_diag::udp_owner_for;
 
 use super::broker::Broker;
 use super::helpers::Theirs;
@@ -11,6 +12,9 @@ use super::routes::is_local;
 use super::{datagram, shadow};
 use crate::protocol::{Purpose, Refusal};
 use crate::registry::{ClientId, Shadow};
+
+/// The number of the interface by which the kernel gets what the broker sends: `lo` is the first one of each network namespace.
+const LOOPBACK: u32 = 1;
 
 impl Broker {
     pub(super) fn examine_receiver(
@@ -43,12 +47,28 @@ impl Broker {
         if !shadow.bound.covers(local) {
             return Err(Refusal::NotBound);
         }
+        let (local, remote) = (datagram::canonical(local), datagram::canonical(remote));
         self.check_is_local(local)?;
         // With an address of this host, or of a group, it could intercept packets for other services.
         if remote.port() == 0 || remote.ip().is_multicast() || self.is_own(remote) {
             return Err(Refusal::Local);
         }
-        datagram::deliver(local, remote, octets).map_err(|error| Refusal::NotTaken(error.to_string()))
+        self.check_is_received_here(local.ip())?;
+        let not_taken = |error: std::io::Error| Refusal::NotTaken(error.to_string());
+        // Of several sockets the kernel gives it to the one that matches best, which may be another user's.
+        if local.is_ipv4() != remote.is_ipv4()
+            || udp_owner_for(local, remote, LOOPBACK).map_err(not_taken)? != Some(shadow.owner)
+        {
+            return Err(Refusal::NotBound);
+        }
+        datagram::deliver(local, remote, octets).map_err(not_taken)
+    }
+
+    /// No datagrams come to a client but those to the addresses of our interfaces.
+    fn check_is_received_here(&self, address: IpAddr) -> Result<(), Refusal> {
+        let mirror = self.monitor.mirror();
+        let has = |name: &str| mirror.local_addresses(name).iter().any(|local| local.address == address);
+        self.ports.iter().any(|port| has(&port.name)).then_some(()).ok_or(Refusal::NotBound)
     }
 
     /// A client may speak for its peers, but to this host only: the address may have moved away.

@@ -9,7 +9,7 @@
 //! A client that can block one thread can block several. Jobs are therefore counted by the user for whom they are done: each user has
 //! at most [`THREADS_OF_ONE`] threads, and so delays itself first. Waiting jobs keep their descriptors open and
 //! are limited. If a user has [`JOBS_OF_ONE`] jobs, and none has finished for a second, a client of this user that sends one
-//! more is disconnected. While there are [`JOBS_MAX`] jobs of all users (only so many of each count), no client is accepted. If several
+//! more is disconnected. Who is no client gives no jobs, as far as possible (see `strangers.rs`). While there are [`JOBS_MAX`] jobs of all users (only so many of each count), no client is accepted. If several
 //! users block all threads, requests that need one are not answered, and their clients are disconnected after a timeout: their sockets
 //! then run on the kernel.
 //!
@@ -100,6 +100,12 @@ impl Helpers {
     /// Whether no more clients may connect, because closing them would be one more job.
     pub(super) fn are_overrun(&self) -> bool {
         self.lock().all() >= JOBS_MAX
+    }
+
+    /// Jobs of a user that are not done.
+    #[cfg(test)]
+    pub(super) fn count_of(&self, user: User) -> usize {
+        self.lock().users.get(&user).map_or(0, Jobs::len)
     }
 
     /// Makes sure that a thread works on the jobs. If no thread can be started, the next call may start one.

@@ -96,7 +96,7 @@ impl Broker {
                 self.tell_all(&News::SourcesChanged { link, sources }, now);
             }
             Change::Detached => self.registry.on_detached(link),
-            Change::Failed(_) => {}
+            Change::Failed(error) => self.notices.push(Notice::Failed { interface, error }),
         }
     }
 

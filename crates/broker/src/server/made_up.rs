@@ -20,6 +20,8 @@ use crate::registry::{Identity, LinkNumber};
 
 /// A connection from this port belongs to the kernel.
 pub(super) const OF_THE_KERNEL: u16 = 4999;
+/// The interface that programs know by this number takes XDP in generic mode only.
+pub(super) const GENERIC: LinkNumber = 9;
 
 /// What happened to a made-up interface.
 #[derive(Clone, Debug, Default)]
@@ -76,6 +78,7 @@ impl Maps {
 }
 
 struct MadeUp {
+    link: LinkNumber,
     queues: u16,
     /// Processes that can share one.
     places: u16,
@@ -89,7 +92,7 @@ pub(super) fn setup(queues: u16, log: &Log, family: Family, profile: Profile) ->
         socket: listen_anywhere().expect("there are sockets"),
         interfaces: vec![(0, "lo".to_owned())],
         is_successor: false,
-        paths: Box::new(MadeUp { queues, places: 1, log: log.clone(), maps: Maps::default() }),
+        paths: Box::new(MadeUp { link: 0, queues, places: 1, log: log.clone(), maps: Maps::default() }),
         family,
         options: Options { spin_us: 20, gather_us: 30, mss_clamp: None, verbose: false, profile },
         observed_in: None,
@@ -101,7 +104,7 @@ pub(super) fn setup(queues: u16, log: &Log, family: Family, profile: Profile) ->
 /// The same at an interface of which so many processes can share each queue.
 #[cfg(test)]
 pub(super) fn setup_shared(queues: u16, places: u16, log: &Log, family: Family) -> Setup {
-    let made_up = MadeUp { queues, places, log: log.clone(), maps: Maps::default() };
+    let made_up = MadeUp { link: 0, queues, places, log: log.clone(), maps: Maps::default() };
     Setup { paths: Box::new(made_up), ..setup(queues, log, family, all()) }
 }
 
@@ -110,7 +113,7 @@ pub(super) fn setup_shared(queues: u16, places: u16, log: &Log, family: Family) 
 pub(super) fn setup_with(maps: &Maps, killed: Option<&str>, queues: u16, family: Family) -> Setup {
     let log = Log::default();
     let mut setup = setup(queues, &log, family, all());
-    setup.paths = Box::new(MadeUp { queues, places: 1, log, maps: maps.clone() });
+    setup.paths = Box::new(MadeUp { link: 0, queues, places: 1, log, maps: maps.clone() });
     if let Some(name) = killed {
         // A helper closes the socket of the one that is gone.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
@@ -139,9 +142,9 @@ pub(super) fn all() -> Profile {
 }
 
 impl DataPaths for MadeUp {
-    fn open(&self, _interface: &str, _link: LinkNumber) -> Result<Box<dyn DataPath>, XdpError> {
+    fn open(&self, _interface: &str, link: LinkNumber) -> Result<Box<dyn DataPath>, XdpError> {
         let MadeUp { queues, places, .. } = *self;
-        Ok(Box::new(MadeUp { queues, places, log: self.log.clone(), maps: self.maps.clone() }))
+        Ok(Box::new(MadeUp { link, queues, places, log: self.log.clone(), maps: self.maps.clone() }))
     }
 
     fn queues(&self, _interface: &str) -> Result<u16, XdpError> {
@@ -163,7 +166,7 @@ impl DataPath for MadeUp {
     }
 
     fn is_native(&self) -> bool {
-        true
+        self.link != GENERIC
     }
 
     fn merges_datagrams(&self) -> bool {

@@ -12,7 +12,7 @@
 //! | `actions.rs` | the registry's actions; sockets that were closed without a message |
 //! | `clients.rs`, `aside.rs` | clients: connecting, sending, leaving; requests on which helpers work |
 //! | `broker.rs` | the broker's state, on which all of these are methods |
-//! | `port.rs`, `routes.rs`, `questions.rs`, `strays.rs`, `orphans.rs`, `handshakes.rs`, `look.rs`, `recent_moves.rs`, `kept_sockets.rs`, `kernel_memory.rs`, `under_way.rs`, `connection.rs`, `successor.rs` | its parts |
+//! | `port.rs`, `routes.rs`, `questions.rs`, `strays.rs`, `orphans.rs`, `handshakes.rs`, `look.rs`, `recent_moves.rs`, `kept_sockets.rs`, `kernel_memory.rs`, `under_way.rs`, `connection.rs`, `successor.rs`, `strangers.rs` | its parts |
 //! | `helpers.rs`, `outcome.rs` | threads for what may take long; what comes of a request |
 //! | `data_path.rs`, `pins.rs`, `place.rs` | operations on an interface; what keeps them if the broker is killed; whose place this one takes |
 //! | `shadow.rs`, `datagram.rs`, `family.rs`, `privilege.rs`, `confinement.rs`, `names.rs`, `notice.rs`, `token.rs`, `machine.rs`, `choice.rs`, `config.rs` | single questions and values |
@@ -59,6 +59,7 @@ mod routes;
 mod search;
 mod shadow;
 mod status;
+mod strangers;
 mod strays;
 mod succession;
 mod successor;
@@ -142,7 +143,7 @@ impl Server {
             ));
         }
         if is_chosen {
-            notes.extend(broker.be_choosy());
+            notes.extend(broker.be_choosy(&left));
         }
         Ok(Server { broker, notes, verbose })
     }

@@ -114,7 +114,14 @@ impl Port {
             return changes;
         }
         changes.extend(self.follow_sources(mirror));
-        let found = self.find(paths, mirror);
+        let found = match self.find(paths, mirror) {
+            Ok(found) => found,
+            // Nothing is known anew; a descriptor or some memory is missing, perhaps.
+            Err(error) => {
+                changes.extend(self.fail(&error).map(Change::Failed));
+                return changes;
+            }
+        };
         if self.must_close(found.as_ref()) {
             self.open = None;
             self.not_before = now + REPLACE;
@@ -151,9 +158,16 @@ impl Port {
         &self.sources
     }
 
-    fn find(&self, paths: &dyn DataPaths, mirror: &Mirror) -> Option<Found> {
-        let link = mirror.link(&self.name)?;
-        let queues = paths.queues(&self.name).ok()?; // It may be gone already; the news are on their way.
+    /// `None`: there is no such interface. An error says nothing of it.
+    fn find(&self, paths: &dyn DataPaths, mirror: &Mirror) -> Result<Option<Found>, XdpError> {
+        let Some(link) = mirror.link(&self.name) else { return Ok(None) };
+        let queues = match (paths.queues(&self.name), &self.open) {
+            (Ok(queues), _) => queues,
+            (Err(XdpError::NoSuchInterface { .. }), _) => return Ok(None), // The news are on their way.
+            // It is another one of the same name.
+            (Err(_), Some(open)) if open.view.index != link.index => return Ok(None),
+            (Err(error), _) => return Err(error),
+        };
         let addresses = mirror.local_addresses(&self.name);
         let view = View { index: link.index, queues, addresses, merges_datagrams: false };
         let view = match &self.open {
@@ -161,7 +175,7 @@ impl Port {
             None => view,
         };
         let frame_size = paths.frame_size(link.mtu);
-        Some(Found { view, mac: link.mac.unwrap_or_default(), mtu: link.mtu, frame_size })
+        Ok(Some(Found { view, mac: link.mac.unwrap_or_default(), mtu: link.mtu, frame_size }))
     }
 
     /// It is gone, is another one of the same name, or takes packets that fit no frames any more.

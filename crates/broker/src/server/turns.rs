@@ -26,6 +26,7 @@ use super::privilege::Identify;
 use super::questions::Questions;
 use super::recent_moves::RecentMoves;
 use super::routes::Routes;
+use super::strangers::{Strangers, set_rights};
 use super::strays::Strays;
 use super::successor::Succession;
 use super::token;
@@ -107,6 +108,7 @@ impl Broker {
             routes: Routes::default(),
             questions: Questions::default(),
             strays: Strays::default(),
+            strangers: Strangers::default(),
             inbox: Inbox::new(),
             helpers,
             under_way,
@@ -216,12 +218,16 @@ impl Broker {
 
     /// Gives up interfaces that nobody named: those that cannot be used, and those that could only in generic mode, if others can
     /// in native mode. Bridges and the like are of these, and each of their packets would cost more, whosever it is. Returns what
-    /// is in the way of the latter. To be called before anybody connects.
-    pub(super) fn be_choosy(&mut self) -> Vec<String> {
+    /// is in the way of the latter. To be called before anybody connects. What a killed broker left to this one stays, with its connections.
+    pub(super) fn be_choosy(&mut self, left: &[Kept]) -> Vec<String> {
+        let was_left =
+            |port: &Port| left.iter().any(|kept| kept.broker == self.name && kept.link == port.link);
+        let kept: Vec<LinkNumber> =
+            self.ports.iter().filter(|port| was_left(port)).map(|port| port.link).collect();
         let is_native = |port: &Port| port.open.as_ref().is_some_and(|open| open.path.is_native());
         let some_native = self.ports.iter().any(is_native);
         let mut notes = Vec::new();
-        for port in &mut self.ports {
+        for port in self.ports.iter_mut().filter(|port| !kept.contains(&port.link)) {
             if port.open.is_some() && some_native && !is_native(port) {
                 port.open = None;
                 self.registry.on_detached(port.link);
@@ -246,6 +252,7 @@ pub(super) fn listen_anywhere() -> io::Result<(String, OwnedFd)> {
 pub(super) fn listen_at(name: &str) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    set_rights(&socket, false); // Nobody is to send descriptors before it is admitted.
     bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
     listen(&socket, BACKLOG)?;
     Ok(socket)

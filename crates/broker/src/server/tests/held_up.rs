@@ -15,7 +15,7 @@ use super::*;
 const LINGER: Duration = Duration::from_secs(65_535);
 
 /// A broker that serves from [`Late::serve`] on: what was sent before that is nobody else's by then.
-struct Late(Broker);
+pub(super) struct Late(Broker);
 
 impl Late {
     fn new() -> Late {
@@ -24,6 +24,8 @@ impl Late {
 
     /// A client of it that has said hello, and hears of that later.
     fn raw(&self) -> OwnedFd {
+        // As on kernels that let anybody send descriptors: none is admitted yet.
+        super::super::strangers::set_rights(&self.0.listener, true);
         let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
         connect(&socket, &SocketAddrUnix::new_abstract_name(self.0.name().as_bytes()).unwrap()).unwrap();
         set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE)).unwrap();
@@ -32,7 +34,7 @@ impl Late {
     }
 
     /// Not stopped when a test fails: it might wait for ever.
-    fn serve(self) -> (Handle, String) {
+    pub(super) fn serve(self) -> (Handle, String) {
         let name = self.0.name().to_owned();
         (handle::start(self.0, false).unwrap(), name)
     }
@@ -114,6 +116,42 @@ fn strangers_hold_up_nobody() {
     std::thread::spawn(move || sender.send(reporter.report().is_some()));
     assert_eq!(report.recv_timeout(PATIENCE), Ok(true), "its thread turns");
     handle.stop();
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn who_is_not_admitted_sends_no_descriptors() {
+    let broker = broker();
+    let stranger = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    if syscall::getsockopt(stranger.as_raw_fd(), 1, 83, &mut [0; 4]).is_err() {
+        return lab::skip("needs SO_PASSRIGHTS, of Linux 6.16");
+    }
+    connect(&stranger, &SocketAddrUnix::new_abstract_name(broker.name().as_bytes()).unwrap()).unwrap();
+    let mut space = [std::mem::MaybeUninit::uninit(); 64];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    assert!(control.push(SendAncillaryMessage::ScmRights(&[stranger.as_fd()])));
+    let sent = sendmsg(&stranger, &[IoSlice::new(b"any")], &mut control, SendFlags::NOSIGNAL);
+    assert_eq!(sent, Err(rustix::io::Errno::PERM));
+}
+
+/// Each of them would keep a descriptor of the broker's for as long as sockets of that user linger.
+#[test]
+fn strangers_who_come_and_go_leave_nothing_behind_while_their_users_helpers_are_held_up() {
+    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let mut broker = broker_for(child.id());
+    let name = SocketAddrUnix::new_abstract_name(broker.name().as_bytes()).unwrap();
+    let release = keep_busy(&broker.helpers, 16);
+    let jobs = |broker: &Broker| broker.helpers.count_of(rustix::process::getuid().as_raw());
+    let before = jobs(&broker);
+    for _ in 0..300 {
+        let stranger = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        connect(&stranger, &name).unwrap();
+        drop(stranger);
+        broker.accept(clock::Instant::ZERO);
+    }
+    assert_eq!(jobs(&broker), before);
+    drop(release);
     child.kill().unwrap();
     child.wait().unwrap();
 }
@@ -230,7 +268,7 @@ fn who_waits_for_a_helper_when_the_broker_is_stopped_is_not_disconnected() {
 }
 
 /// A broker in the laboratory, whose interface has an address.
-fn broker_with_address() -> Late {
+pub(super) fn broker_with_address() -> Late {
     let family = Family { head: std::process::id(), group: None };
     let setup = Setup {
         interfaces: vec![(0, lab::SERVER_INTERFACE.to_owned())],

@@ -5,6 +5,7 @@ mod claims;
 mod clamps;
 mod handshakes;
 mod held_up;
+mod interfaces;
 mod moves;
 mod observers;
 mod queues;
@@ -28,7 +29,7 @@ use rustix::net::{
 use super::broker::Broker;
 use super::family::Family;
 use super::handle::{self, Handle};
-use super::made_up::{Log, Maps, OF_THE_KERNEL, all, setup, setup_shared, setup_with};
+use super::made_up::{GENERIC, Log, Maps, OF_THE_KERNEL, all, setup, setup_shared, setup_with};
 use super::turns::Setup;
 use crate::client::{Client, ClientError, Event};
 use crate::protocol::{

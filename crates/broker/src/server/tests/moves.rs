@@ -25,6 +25,47 @@ fn a_client_speaks_for_no_peer_of_this_host() {
     }
 }
 
+#[test]
+fn a_client_has_no_datagram_given_to_another_users_socket() {
+    use rustix::net::sockopt::set_socket_reuseaddr;
+    const VICTIM: u32 = 4242;
+    if !lab::require_root_and_xdp() {
+        return;
+    }
+    let bind = |address: &str, port| {
+        let udp = socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
+        set_socket_reuseaddr(&udp, true).unwrap();
+        rustix::net::bind(&udp, &SocketAddr::new(address.parse().unwrap(), port)).unwrap();
+        let udp = UdpSocket::from(udp);
+        udp.set_nonblocking(true).unwrap();
+        udp
+    };
+    let _turn = LABORATORY.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let lab = lab::Lab::new().unwrap();
+    lab.inside(lab::Side::Server, || {
+        let (handle, name) = super::held_up::broker_with_address().serve();
+        let mut client = Client::connect(name.as_bytes(), "program", std::process::id(), 3).unwrap().0;
+        let local = |port| SocketAddr::new(lab::SERVER_V4.parse().unwrap(), port);
+        let remote = SocketAddr::new(lab::CLIENT_V4.parse().unwrap(), 53);
+        let victim = as_user(VICTIM, || bind(lab::SERVER_V4, 5353));
+        let attacker = bind("0.0.0.0", 5353);
+        let mut deliver = |socket: &UdpSocket, local| {
+            client.deliver(socket.as_fd(), local, remote, b"said").and_then(|()| client.settle())
+        };
+        assert_eq!(refusal(deliver(&attacker, local(5353))), Refusal::NotBound);
+        assert_eq!(victim.recv(&mut [0; 9]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+
+        let (any, one) = (bind("0.0.0.0", 5354), bind(lab::SERVER_V4, 5354));
+        deliver(&any, local(5354)).unwrap();
+        one.set_nonblocking(false).unwrap();
+        one.set_read_timeout(Some(PATIENCE)).unwrap();
+        assert_eq!(one.recv_from(&mut [0; 9]).unwrap(), (4, remote), "both are the client's");
+        let loopback = SocketAddr::from(([127, 0, 0, 1], 5354));
+        assert_eq!(refusal(deliver(&any, loopback)), Refusal::NotBound, "nothing comes to a client there");
+        handle.stop();
+    });
+}
+
 /// Its program may be at its limit of descriptors, or out of memory: that costs one move, and not the connections that stay.
 #[test]
 fn a_connection_that_cannot_be_sent_leaves_the_broker_with_its_client() {

@@ -13,6 +13,33 @@ fn broker_with(maps: &Maps, killed: Option<&str>) -> Broker {
     Broker::open(setup_with(maps, killed, 1, family()), clock::Instant::ZERO).unwrap()
 }
 
+#[test]
+fn what_a_killed_broker_left_is_used_on_though_others_would_be_better() {
+    use super::super::pins::Kept;
+    const OTHER: u16 = 1;
+    let maps = Maps::default();
+    let name = broker_with(&maps, None).name().to_owned();
+    let open = |killed| {
+        // Two interfaces, as far as the broker sees.
+        let interfaces = vec![(GENERIC, "lo".to_owned()), (OTHER, "lo".to_owned())];
+        let setup = Setup { interfaces, ..setup_with(&maps, killed, 1, family()) };
+        Broker::open(setup, clock::Instant::ZERO).unwrap()
+    };
+    let used = |broker: &Broker| {
+        let used = broker.ports.iter().filter(|port| port.open.is_some() && !port.is_given_up);
+        used.map(|port| port.link).collect::<Vec<_>>()
+    };
+    let kept = |broker: &str| Kept { interface: 1, link: GENERIC, broker: broker.to_owned() };
+    let mut next = open(Some(&name));
+    assert_eq!(next.be_choosy(&[kept(&name)]), Vec::<String>::new());
+    assert_eq!(used(&next), [GENERIC, OTHER]);
+    for left in [vec![], vec![kept("another")]] {
+        let mut new = open(None);
+        assert_eq!(new.be_choosy(&left).len(), 1);
+        assert_eq!(used(&new), [OTHER], "nobody's connections are cut");
+    }
+}
+
 /// Waits until the client has come back, and returns what it was told before.
 fn await_return(client: &mut Client) -> Vec<News> {
     let mut told = Vec::new();
