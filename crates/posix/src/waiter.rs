@@ -1,24 +1,23 @@
 //! A sleeping thread, and how it is woken.
 
 use std::cell::RefCell;
-use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use syscall::PollFd;
+use syscall::{PollFd, Timeout};
 
-use crate::descriptors::fd_table::{Entry, FdTable};
-use crate::descriptors::internal;
+use crate::descriptors::fd_table::FdTable;
+use crate::descriptors::internal::{self, Hidden};
 
-/// One thread's wake-up.
-#[derive(Debug)]
+/// One thread's wake-up. A thread that sleeps for nothing else sleeps on a word in memory: descriptors are the program's, and few.
+#[derive(Debug, Default)]
 pub(crate) struct Waiter {
-    /// Its thread closes it at its end, also if it was cancelled in its sleep and has left copies of this behind.
-    event: RawFd,
-    is_closed: Mutex<bool>,
-    table: FdTable,
-    /// It was woken, and has not looked yet. Changes under the lock of the process only.
-    woken: AtomicBool,
+    /// Readable when it is woken, while its thread sleeps on descriptors. Its thread closes it at its end, also if it was cancelled in its
+    /// sleep and has left copies of this behind.
+    event: Mutex<Option<Hidden>>,
+    /// 1: it was woken, and has not looked yet. Changes under the lock of the process only.
+    woken: AtomicU32,
     /// It was woken because something had come that its thread waits for.
     has_news: AtomicBool,
     /// Its thread has ended, perhaps while it slept: what still lists it waits in vain.
@@ -34,31 +33,17 @@ struct Own(Arc<Waiter>);
 
 impl Drop for Own {
     fn drop(&mut self) {
-        let waiter = &self.0;
-        waiter.gone.store(true, Ordering::Relaxed);
-        let mut is_closed = waiter.is_closed.lock().unwrap_or_else(PoisonError::into_inner);
-        waiter.table.set(waiter.event, Entry::None);
-        let _ = syscall::close(waiter.event); // It is open: nothing to fail.
-        *is_closed = true;
+        self.0.gone.store(true, Ordering::Relaxed);
+        self.0.event().take();
     }
 }
 
 impl Waiter {
-    /// The calling thread's; `None` if there is no free descriptor, and at the end of the thread.
-    pub(crate) fn of_this_thread(table: FdTable) -> Option<Arc<Waiter>> {
-        let own = WAITER.try_with(|waiter| {
-            let mut waiter = waiter.borrow_mut();
-            if waiter.is_none() {
-                let event = internal::raise(syscall::eventfd().ok()?)?;
-                table.set(event.as_raw_fd(), Entry::Internal);
-                let event = event.into_raw_fd();
-                let [woken, has_news, gone] = [const { AtomicBool::new(false) }; 3];
-                let is_closed = Mutex::new(false);
-                *waiter = Some(Own(Arc::new(Waiter { event, is_closed, table, woken, has_news, gone })));
-            }
-            waiter.as_ref().map(|own| Arc::clone(&own.0))
-        });
-        own.ok().flatten()
+    /// The calling thread's; `None` at the end of the thread.
+    pub(crate) fn of_this_thread() -> Option<Arc<Waiter>> {
+        let own = WAITER
+            .try_with(|waiter| Arc::clone(&waiter.borrow_mut().get_or_insert_with(|| Own(Arc::default())).0));
+        own.ok()
     }
 
     /// Called in a child, where the copy of the descriptor was closed by number.
@@ -78,9 +63,16 @@ impl Waiter {
         self.gone.load(Ordering::Relaxed)
     }
 
-    /// Readable when it was woken.
-    pub(crate) fn descriptor(&self) -> RawFd {
-        self.event
+    /// A descriptor that is readable when it is woken, until it looks around; `None` if there is no free one.
+    pub(crate) fn descriptor(&self, spare: &mut Spare, table: FdTable) -> Option<RawFd> {
+        let mut event = self.event();
+        *event = event.take().or_else(|| spare.take(table));
+        event.as_ref().map(|event| event.get().as_raw_fd())
+    }
+
+    /// Sleeps until it is woken, without a descriptor.
+    pub(crate) fn sleep(&self, timeout: &Timeout) -> std::io::Result<()> {
+        syscall::futex_wait_within(&self.woken, 0, timeout)
     }
 
     /// Ends its sleep because something has come that it waits for.
@@ -91,23 +83,58 @@ impl Waiter {
 
     /// Ends its sleep: it is to look around.
     pub(crate) fn wake(&self) {
-        if self.woken.swap(true, Ordering::Relaxed) {
+        if self.woken.swap(1, Ordering::Relaxed) == 1 {
             return;
         }
-        let is_closed = self.is_closed.lock().unwrap_or_else(PoisonError::into_inner);
-        if !*is_closed {
+        match &*self.event() {
             // Only fails when the count is at its end: then it is awake.
-            let _ = syscall::write(self.event, &1u64.to_ne_bytes());
+            Some(event) => _ = syscall::write(event.get().as_raw_fd(), &1u64.to_ne_bytes()),
+            None => syscall::futex_wake(&self.woken),
         }
     }
 
-    /// It looks around; whether it was woken because something had come.
-    pub(crate) fn settle(&self) -> bool {
-        if self.woken.swap(false, Ordering::Relaxed) {
-            // Never blocks; what it reads, a count, does not matter.
-            let _ = syscall::read(self.event, &mut [0; 8]);
+    /// It looks around, and gives its descriptor back; whether it was woken because something had come.
+    pub(crate) fn settle(&self, spare: &mut Spare) -> bool {
+        let was_woken = self.woken.swap(0, Ordering::Relaxed) == 1;
+        if let Some(event) = self.event().take() {
+            if was_woken {
+                // Never blocks; what it reads, a count, does not matter.
+                let _ = syscall::read(event.get().as_raw_fd(), &mut [0; 8]);
+            }
+            spare.give_back(event);
         }
         self.has_news.swap(false, Ordering::Relaxed)
+    }
+
+    fn event(&self) -> MutexGuard<'_, Option<Hidden>> {
+        self.event.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Descriptors to be woken by, on which no thread sleeps at present: as many as have slept so at the same time.
+#[derive(Default)]
+pub(crate) struct Spare(Vec<Hidden>);
+
+/// So many are kept in any case; beyond that, this part of all descriptors that the program may have.
+const KEPT: usize = 4;
+const KEPT_PART: u64 = 32;
+
+impl Spare {
+    fn take(&mut self, table: FdTable) -> Option<Hidden> {
+        let make = || Some(Hidden::new(internal::raise(syscall::eventfd().ok()?)?, table));
+        self.0.pop().or_else(make)
+    }
+
+    fn give_back(&mut self, event: Hidden) {
+        let count = self.0.len();
+        if count < KEPT || (count as u64) < syscall::descriptor_limit() / KEPT_PART {
+            self.0.push(event);
+        }
+    }
+
+    /// Closes all of them.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
     }
 }
 

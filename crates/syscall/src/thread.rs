@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use crate::check;
+use crate::poll::Timeout;
 use crate::raw::raw;
 
 /// getpid(2).
@@ -67,6 +68,19 @@ pub fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
     unsafe { raw!(libc::SYS_futex, word.as_ptr(), operation, expected, time) };
 }
 
+/// The same for a time that may end before the call begins. Any signal handler ends it, as it ends poll(2), also one with `SA_RESTART`: the
+/// kernel restarts such a call only if it has no time.
+pub fn futex_wait_within(word: &AtomicU32, expected: u32, timeout: &Timeout) -> io::Result<()> {
+    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    let time = std::ptr::from_ref(timeout);
+    // SAFETY: `word` lives until the call returns, and so does the time, which has the layout of a `struct timespec` and is only read.
+    let slept = check(unsafe { raw!(libc::SYS_futex, word.as_ptr(), operation, expected, time) });
+    match slept.map_err(|error| (error.raw_os_error(), error)) {
+        Ok(_) | Err((Some(libc::EAGAIN | libc::ETIMEDOUT), _)) => Ok(()),
+        Err((_, error)) => Err(error),
+    }
+}
+
 /// futex(2), `FUTEX_WAKE_PRIVATE`: wakes one that sleeps on `word`.
 pub fn futex_wake(word: &AtomicU32) {
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
@@ -104,4 +118,77 @@ pub fn processor() -> i32 {
 pub fn kill(process: i32, signal: i32) -> io::Result<()> {
     // SAFETY: no memory is involved.
     check(unsafe { raw!(libc::SYS_kill, process, signal) }).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn forever() -> Timeout {
+        let timeout = Timeout::zero();
+        timeout.set(None);
+        timeout
+    }
+
+    #[test]
+    fn who_was_woken_or_has_no_time_left_does_not_sleep() {
+        let (done, is_done) = mpsc::channel();
+        std::thread::spawn(move || {
+            let woken = futex_wait_within(&AtomicU32::new(1), 0, &forever());
+            let timeout = forever();
+            timeout.expire();
+            let over = futex_wait_within(&AtomicU32::new(0), 0, &timeout);
+            let _ = done.send((woken.is_ok(), over.is_ok()));
+        });
+        assert_eq!(is_done.recv_timeout(PATIENCE), Ok((true, true)));
+    }
+
+    #[test]
+    fn who_sleeps_is_woken() {
+        let word = Arc::new(AtomicU32::new(0));
+        let (done, is_done) = mpsc::channel();
+        let asleep = Arc::clone(&word);
+        std::thread::spawn(move || {
+            while asleep.load(Ordering::Relaxed) == 0 {
+                futex_wait_within(&asleep, 0, &forever()).unwrap();
+            }
+            let _ = done.send(());
+        });
+        word.store(1, Ordering::Relaxed);
+        futex_wake(&word);
+        assert_eq!(is_done.recv_timeout(PATIENCE), Ok(()));
+    }
+
+    #[test]
+    fn a_handler_ends_the_sleep_though_calls_are_restarted() {
+        extern "C" fn handle(_: i32) {}
+        // SAFETY: a handler that does nothing, for a signal that nobody else here uses; all other members are zero, which is valid.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handle as *const () as usize;
+            action.sa_flags = libc::SA_RESTART;
+            assert_eq!(libc::sigaction(libc::SIGURG, &raw const action, std::ptr::null_mut()), 0);
+        }
+        let (says, said) = mpsc::channel();
+        let (done, is_done) = mpsc::channel();
+        std::thread::spawn(move || {
+            let _ = says.send(thread_id());
+            let slept = futex_wait_within(&AtomicU32::new(0), 0, &forever());
+            let _ = done.send(slept.map_err(|error| error.kind()));
+        });
+        let thread = said.recv_timeout(PATIENCE).unwrap();
+        // One that comes before it sleeps does not count.
+        let ended = (0..60_000).find_map(|_| {
+            // SAFETY: no memory is involved.
+            unsafe { raw!(libc::SYS_tgkill, process_id(), thread, libc::SIGURG) };
+            is_done.recv_timeout(Duration::from_millis(1)).ok()
+        });
+        assert_eq!(ended, Some(Err(io::ErrorKind::Interrupted)));
+    }
 }

@@ -130,6 +130,38 @@ fn connections_with_a_thread_each_move_to_the_kernel_and_are_counted() {
 }
 
 #[test]
+fn a_thread_that_sleeps_takes_no_descriptor_of_the_program() {
+    /// Descriptors that the program may have, and connections, each with a thread: with one more for each thread there would be too few.
+    const LIMIT: usize = 128;
+    const CLIENTS: usize = 90;
+    const ROUNDS: usize = 3;
+    let name = "a thread for each connection, and few descriptors";
+    let Some(trial) = Trial::of(name).map(Trial::keeping_all) else { return };
+    let limit = format!("import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, ({LIMIT}, {LIMIT}))");
+    let server =
+        Program::new(name, "python3 -c").argument(&format!("{limit}{ECHOING}")).ready(Ready::Port(PORT));
+    let running = trial.start(&server);
+    let address = SocketAddr::new(SERVER_V4.parse().expect("an address"), PORT);
+    let ask = || {
+        let mut streams = Vec::new();
+        for client in 0..CLIENTS * ROUNDS {
+            if client < CLIENTS {
+                streams.push(connect(address)?);
+            }
+            let stream = &mut streams[client % CLIENTS];
+            stream.write_all(&[client as u8])?;
+            let mut answer = [0];
+            stream.read_exact(&mut answer)?;
+            assert_eq!(answer, [client as u8]);
+        }
+        Ok(())
+    };
+    let answered = trial.on_the_stack(|| trial.lab.inside(Side::Client, ask));
+    answered.unwrap_or_else(|error: io::Error| panic!("{error}"));
+    trial.end(running);
+}
+
+#[test]
 fn a_program_to_which_nobody_comes_is_hardly_ever_woken() {
     /// Between two counts, of which one has to be low: a broker that sees the machine change has something to tell.
     const WATCHED: Duration = Duration::from_secs(2);

@@ -238,6 +238,7 @@ impl State {
         self.observers = 0; // Their threads are not here.
         self.forget_closing();
         self.moved_in_calls.forget();
+        self.spare.clear();
         let to_ancestors = self.kinship.become_child();
         self.close_internal(&to_ancestors);
         self.attached = false;

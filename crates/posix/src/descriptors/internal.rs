@@ -40,6 +40,7 @@ pub(crate) fn close(fd: OwnedFd) {
 }
 
 /// A descriptor of our own, which does not exist to the program. It is closed with this.
+#[derive(Debug)]
 pub(crate) struct Hidden<T: AsRawFd + Into<OwnedFd> = OwnedFd> {
     inner: Option<T>,
     table: FdTable,

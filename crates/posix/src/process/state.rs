@@ -22,6 +22,7 @@ use crate::queue::Queue;
 use crate::socket::Socket;
 #[cfg(test)]
 use crate::tests::Clock;
+use crate::waiter::Spare;
 
 /// Sockets and epoll instances that we know at most.
 const PLACES_MAX: u32 = 1 << 24;
@@ -57,6 +58,8 @@ pub(crate) struct State {
     pub(crate) queue: Queue,
     /// What the descriptors of accepted connections are copies of: a socket that does nothing.
     placeholder: Option<OwnedFd>,
+    /// What sleeping threads are woken by.
+    pub(crate) spare: Spare,
     pub(crate) spin: Duration,
     /// The watchdog runs, or cannot.
     pub(crate) watchdog: bool,
@@ -143,6 +146,7 @@ impl State {
             attached: false,
             queue: Queue::default(),
             placeholder: None,
+            spare: Spare::default(),
             spin,
             watchdog: false,
             watchdog_thread: None,

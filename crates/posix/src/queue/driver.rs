@@ -42,14 +42,12 @@ impl Wakes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::descriptors::fd_table::FdTable;
 
     #[test]
     fn a_thread_that_alone_is_woken_is_told_from_one_among_others() {
-        let table = FdTable::global();
-        let own = Waiter::of_this_thread(table).expect("there are numbers");
-        let other = std::thread::spawn(move || Waiter::of_this_thread(table)).join().unwrap();
-        let other = other.expect("there are numbers");
+        let own = Waiter::of_this_thread().expect("it has not ended");
+        let other = std::thread::spawn(Waiter::of_this_thread).join().unwrap();
+        let other = other.expect("it has not ended");
         let mut wakes = Wakes::default();
         for _ in 0..100 {
             wakes.note(&own);

@@ -13,9 +13,8 @@ impl State {
     /// A call of this thread gives the lock up, and is to find what it waits on when it comes back. Returns what
     /// [`State::end_call`] wants.
     pub(crate) fn begin_call(&mut self, on: On<'_>) -> Option<Arc<Waiter>> {
-        let table = self.table;
         let callers = self.callers(on)?;
-        let waiter = Waiter::of_this_thread(table)?;
+        let waiter = Waiter::of_this_thread()?;
         callers.0.retain(|other| !other.is_gone());
         callers.0.push(Arc::clone(&waiter));
         Some(waiter)

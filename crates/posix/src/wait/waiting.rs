@@ -63,7 +63,7 @@ impl Process {
             if inside::has_deferred() {
                 // A handler does not wait until there is nothing more to do.
                 drop(state);
-                interrupted = is_end(inside::outside(|| Ok(0)), waiting);
+                interrupted = is_end(inside::outside(|| Ok(())), waiting);
                 state = self.lock();
                 continue;
             }
@@ -98,8 +98,8 @@ impl Process {
             On::Epoll(id) => fds.push(readable(state.epolls.get(id).map_or(-1, |epoll| epoll.fd()))),
             On::Many(several) => fds.extend_from_slice(several.kernel),
         }
-        let Some(waiter) = Waiter::of_this_thread(self.table) else {
-            // Without a descriptor no thread can wake us: check again soon.
+        let Some(waiter) = Waiter::of_this_thread() else {
+            // At its end no thread can wake us: check again soon.
             drop(state);
             let slept = inside::sleep(Some(POLL_EVERY.into()), |time| {
                 syscall::ppoll_within(&mut fds, time, waiting.mask)
@@ -112,19 +112,30 @@ impl Process {
         }
         // It may have left its last sleep by longjmp(3), and be listed still.
         state.strike_off(waiting.on, &waiter);
+        waiter.settle(&mut state.spare);
         let own = fds.len();
-        fds.push(readable(waiter.descriptor()));
+        fds.push(readable(-1));
         let Some(timer) = state.prepare_to_drive(&waiter, waiting.on.is_nothing(), now, &mut fds) else {
             return (state, false);
         };
         state.enlist(waiting.on, &waiter);
-        let end = [timer, waiting.deadline].into_iter().flatten().min();
+        let needs_descriptor = waiting.mask.is_some() || fds.iter().any(|it| it.fd >= 0);
+        fds[own].fd = match needs_descriptor {
+            true => waiter.descriptor(&mut state.spare, self.table).unwrap_or(-1),
+            false => -1,
+        };
+        // Without a descriptor no thread can wake us: check again soon.
+        let look_again = (needs_descriptor && fds[own].fd < 0).then(|| now + POLL_EVERY);
+        let end = [timer, waiting.deadline, look_again].into_iter().flatten().min();
         let timeout = end.map(|end| end.since(now).into());
         drop(state);
-        let slept = inside::sleep(timeout, |time| syscall::ppoll_within(&mut fds, time, waiting.mask));
+        let slept = inside::sleep(timeout, |time| match needs_descriptor {
+            true => syscall::ppoll_within(&mut fds, time, waiting.mask).map(drop),
+            false => waiter.sleep(time),
+        });
         let mut state = self.lock();
         state.strike_off(waiting.on, &waiter);
-        let by_other = waiter.settle();
+        let by_other = waiter.settle(&mut state.spare);
         state.note_slept(waiting.on, &waiter, by_other);
         if fds[own + 1..].last().is_some_and(|broker| broker.revents != 0) || state.attachment.is_none() {
             let now = self.now();
@@ -138,7 +149,7 @@ impl Process {
 }
 
 /// Whether what ended a sleep ends the call.
-fn is_end(slept: Option<std::io::Result<usize>>, waiting: &Waiting<'_>) -> bool {
+fn is_end<T>(slept: Option<std::io::Result<T>>, waiting: &Waiting<'_>) -> bool {
     let by_signal = match slept {
         Some(Err(error)) => error.kind() == std::io::ErrorKind::Interrupted,
         // Something else may have ended the sleep just before the handler ran, also what the call has no use for; or it ran instead
