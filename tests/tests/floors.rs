@@ -174,7 +174,7 @@ const FLOORS: &[House] = &[
             &["control_messages"],
         ],
     ),
-    ("crates/posix/src/epoll", &[&["armed"], &["instance"], &["bell"]]),
+    ("crates/posix/src/epoll", &[&["armed"], &["instance"], &["absent", "bell"]]),
     ("crates/posix/src/broker_side", &[&["brokered"], &["strays", "ways"], &["attachment"]]),
     ("crates/posix/src/descriptors", &[&["internal"], &["fd_table"]]),
 ];

@@ -96,7 +96,8 @@ mod tests {
     fn send_descriptor(socket: &OwnedFd, octets: &[u8]) -> rustix::io::Result<usize> {
         let mut space = [std::mem::MaybeUninit::uninit(); 64];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        assert!(control.push(SendAncillaryMessage::ScmRights(&[socket.as_fd()])));
+        let fds = [socket.as_fd()];
+        assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
         sendmsg(socket, &[IoSlice::new(octets)], &mut control, SendFlags::NOSIGNAL)
     }
 
@@ -129,7 +130,7 @@ mod tests {
         let held = Arc::new(std::sync::Mutex::new(held));
         for _ in 0..16 {
             let held = Arc::clone(&held);
-            helpers.have_done(7, move || drop(held.lock().unwrap().recv())); // An error is the release.
+            helpers.have_done(7, move || _ = held.lock().unwrap().recv()); // An error is the release.
         }
         for _ in 0..1000 {
             strangers.turn_away(Theirs::new(pair().0, 7, &helpers));

@@ -130,7 +130,8 @@ fn who_is_not_admitted_sends_no_descriptors() {
     connect(&stranger, &SocketAddrUnix::new_abstract_name(broker.name().as_bytes()).unwrap()).unwrap();
     let mut space = [std::mem::MaybeUninit::uninit(); 64];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    assert!(control.push(SendAncillaryMessage::ScmRights(&[stranger.as_fd()])));
+    let fds = [stranger.as_fd()];
+    assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
     let sent = sendmsg(&stranger, &[IoSlice::new(b"any")], &mut control, SendFlags::NOSIGNAL);
     assert_eq!(sent, Err(rustix::io::Errno::PERM));
 }
