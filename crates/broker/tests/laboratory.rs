@@ -573,7 +573,12 @@ fn who_may_know_ways_hears_that_they_changed() {
             &format!("neigh replace {CLIENT_V4} lladdr 02:00:00:00:00:07 dev {SERVER_INTERFACE}"),
         )
         .unwrap();
-    assert!(!client.wait(EFFECT).unwrap(), "of neighbours there would be news all the time");
+    let mut events = Vec::new();
+    while client.wait(EFFECT).unwrap() {
+        events.extend(client.poll_event().unwrap()); // Which addresses the interface leads to has changed with the routes.
+    }
+    let is_of_ways = |event: &Event| matches!(event, Event::News(News::WaysChanged));
+    assert!(!events.iter().any(is_of_ways), "of neighbours there would be news all the time");
 }
 
 #[test]
