@@ -107,7 +107,7 @@ impl Secondary {
     pub fn poll(&mut self, now: Instant) -> Option<Due> {
         if self.expires.is_some_and(|expires| expires <= now) {
             self.expires = None;
-            self.next_refresh = now; // From now on clients feel how long it takes.
+            self.next_refresh = now; // Clients get SERVFAIL until it is transferred.
             return Some(Due::Expire);
         }
         if self.is_asking || self.next_refresh > now {
