@@ -4,6 +4,7 @@
 //! `SIDESTEP_PROGRAMS=kernel` runs the same programs without Sidestep: what does not hold there cannot be asked of us.
 //! `scripts/programs.sh` does both and writes docs/programs.md.
 
+mod addresses;
 mod chroot;
 mod clients;
 mod cpython;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use clock::Instant;
+use clock::{Duration, Instant};
 use steering::{Claim, ClaimTerms, LocalAddress, QueueSet, Transport};
 
 use super::claims::Likeness;
@@ -23,10 +23,19 @@ pub struct View {
     pub merges_datagrams: bool,
 }
 
+/// How long what is claimed of an address stays claimed after the interface has lost it. One that comes back within this time (a lease, a
+/// network that is configured anew) has its connections as before; else their next segments went to the kernel, which would reset them.
+const AWAY_MAX: Duration = Duration::from_secs(10);
+/// So many addresses are waited for at a time.
+const AWAY_COUNT_MAX: usize = 64;
+
 /// An interface that the steering program is attached to.
 #[derive(Debug, Default)]
 pub(super) struct Interface {
+    /// What it has, and the addresses that are away.
     pub(super) view: View,
+    /// Addresses that it had, and until when they are waited for. Nothing that begins there is taken.
+    pub(super) away: BTreeMap<LocalAddress, Instant>,
     pub(super) queues: QueueTable,
     pub(super) keys: BTreeMap<Key, KeyState>,
     /// Queues of a killed broker: see `left.rs`.
@@ -79,6 +88,36 @@ impl Key {
 }
 
 impl Interface {
+    /// Takes in what the interface has now; whether that changes anything.
+    pub(super) fn show(&mut self, mut view: View, now: Instant) -> bool {
+        let mut away = self.away.clone();
+        for address in self.view.addresses.difference(&view.addresses) {
+            if away.len() < AWAY_COUNT_MAX {
+                away.entry(*address).or_insert(now + AWAY_MAX);
+            }
+        }
+        away.retain(|address, until| now < *until && !view.addresses.contains(address));
+        view.addresses.extend(away.keys());
+        let changes = (&view, &away) != (&self.view, &self.away);
+        (self.view, self.away) = (view, away);
+        changes
+    }
+
+    /// Lets go of the addresses that have been away for too long; whether there are such.
+    pub(super) fn expire_away(&mut self, now: Instant) -> bool {
+        if self.away_timeout().is_none_or(|until| now < until) {
+            return false;
+        }
+        let mut view = self.view.clone();
+        view.addresses.retain(|address| !self.away.contains_key(address));
+        self.show(view, now)
+    }
+
+    /// When an address has been away for too long.
+    pub(super) fn away_timeout(&self) -> Option<Instant> {
+        self.away.values().min().copied()
+    }
+
     /// The keys of a port.
     pub(super) fn keys_of(&self, transport: Transport, port: u16) -> impl Iterator<Item = Key> + '_ {
         let of_port = move |key: &&Key| (key.transport, key.port) == (transport, port);

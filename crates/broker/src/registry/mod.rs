@@ -338,7 +338,7 @@ impl Registry {
         let interface = self.interfaces.entry(link).or_default();
         self.identities.iter().for_each(|(client, it)| interface.queues.set_identity(*client, Some(*it)));
         self.attached.iter().for_each(|client| interface.queues.attach(*client, now));
-        self.on_view(link, view);
+        self.on_view(link, view, now);
     }
 
     /// So many processes can have each queue of the interface at a time.
@@ -349,13 +349,17 @@ impl Registry {
     }
 
     /// The interface has other queues, or other addresses.
-    pub fn on_view(&mut self, link: LinkNumber, view: View) {
+    pub fn on_view(&mut self, link: LinkNumber, view: View, now: Instant) {
         let Some(interface) = self.interfaces.get_mut(&link) else { return };
         interface.queues.set_count(view.queues);
-        if interface.view == view {
-            return;
+        if interface.show(view, now) {
+            self.place_all(link);
         }
-        interface.view = view;
+    }
+
+    /// Addresses of an interface have come or gone: claims take what they take there from scratch.
+    fn place_all(&mut self, link: LinkNumber) {
+        let Some(interface) = self.interfaces.get_mut(&link) else { return };
         for (key, state) in &mut interface.keys {
             state.users.clear();
             self.dirty.insert((link, *key));
@@ -415,6 +419,7 @@ impl Registry {
         }
         self.expire_drained(now);
         self.expire_left(now);
+        self.expire_away(now);
         if self.actions.is_empty() {
             self.deal(now);
         }
@@ -432,7 +437,15 @@ impl Registry {
         let queues = self.interfaces.values().filter_map(|interface| interface.queues.poll_timeout());
         let drained = self.drained.first().map(|(at, _)| *at);
         let left = self.interfaces.values().filter_map(Interface::left_timeout);
-        queues.chain(self.ports.poll_timeout()).chain(drained).chain(left).min()
+        let away = self.interfaces.values().filter_map(Interface::away_timeout);
+        queues.chain(self.ports.poll_timeout()).chain(drained).chain(left).chain(away).min()
+    }
+
+    fn expire_away(&mut self, now: Instant) {
+        let interfaces = self.interfaces.iter_mut();
+        let changed: Vec<LinkNumber> =
+            interfaces.filter_map(|(link, interface)| interface.expire_away(now).then_some(*link)).collect();
+        changed.into_iter().for_each(|link| self.place_all(link));
     }
 
     fn deal(&mut self, now: Instant) {

@@ -66,6 +66,8 @@ pub(crate) struct World {
     claims: Vec<(ClientId, ClaimId)>,
     /// Where clients listen, or did.
     listened: Vec<(ClientId, Bound)>,
+    /// The addresses that the interfaces have.
+    pub(super) addresses: BTreeMap<LinkNumber, BTreeSet<LocalAddress>>,
     /// What the steering programs hold.
     pub(crate) maps: BTreeMap<LinkNumber, BTreeMap<steering::Claim, ClaimTerms>>,
     /// The owner of each queue's socket.
@@ -240,13 +242,14 @@ impl World {
 
     fn show(&mut self, link: LinkNumber, queues: u16, addresses: u8) {
         let some = (0..3u8).filter(|bit| addresses >> bit & 1 == 1).map(|bit| local(bit, link));
-        let view =
-            View { index: u32::from(link) + 2, queues, addresses: some.collect(), merges_datagrams: false };
+        let addresses: BTreeSet<LocalAddress> = some.collect();
+        self.addresses.insert(link, addresses.clone());
+        let view = View { index: u32::from(link) + 2, queues, addresses, merges_datagrams: false };
         if let Entry::Vacant(entry) = self.maps.entry(link) {
             entry.insert(BTreeMap::new());
             self.registry.on_attached(link, view, self.now);
         } else {
-            self.registry.on_view(link, view);
+            self.registry.on_view(link, view, self.now);
         }
     }
 

@@ -152,7 +152,7 @@ impl Registry {
     }
 
     /// Who gets what comes to a key. A connection that begins, and a datagram, is for those sockets alone that match it best; a segment of a
-    /// connection that there is, for any that has the port.
+    /// connection that there is, for any that has the port. At an address that is away nothing begins.
     fn takers(&self, link: LinkNumber, key: Key) -> Takers {
         let Some(interface) = self.interfaces.get(&link) else { return Takers::default() };
         let index = interface.view.index;
@@ -165,8 +165,9 @@ impl Registry {
         let unclaimed = self.unclaimed.get(&(key.transport, key.port)).into_iter().flatten();
         let best = open.chain(unclaimed.filter_map(match_of)).max();
         let queues_of = |client: ClientId| interface.queues.served_by(client).bits();
-        let best = listeners().filter(|user| match_of(&user.bound) >= best);
-        let listening = best.fold(0, |bits, user| bits | queues_of(user.client));
+        let is_away = interface.away.contains_key(&key.local);
+        let takers = listeners().filter(|user| !is_away && match_of(&user.bound) >= best);
+        let listening = takers.fold(0, |bits, user| bits | queues_of(user.client));
         let queues = match key.transport {
             Transport::Udp => listening,
             Transport::Tcp => self.users_of(link, key).fold(0, |bits, user| bits | queues_of(user.client)),

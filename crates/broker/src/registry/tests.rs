@@ -565,3 +565,56 @@ fn a_drained_listener_is_forgotten_when_nothing_arrives_at_its_client_any_more()
     assert!(!pass(&mut world, 120), "new connections are the other client's");
     world.check();
 }
+
+fn own_queue() -> QueueSet {
+    QueueSet::from_bits(1)
+}
+
+/// The interface has these addresses from now on; returns the terms of what is claimed on the port.
+fn show(world: &mut World, addresses: u8, port: u16) -> Vec<ClaimTerms> {
+    world.apply(Event::View { link: 0, queues: 1, addresses });
+    world.settle();
+    world.check_settled();
+    terms(world, port)
+}
+
+#[test]
+fn connections_of_an_address_that_comes_back_soon_are_never_the_kernels() {
+    let mut world = attached(1);
+    [Event::Connect, Event::Attach(0), listen(0, 80)].into_iter().for_each(|event| world.apply(event));
+    settle_down(&mut world);
+    let before = terms(&world, 80);
+    assert_eq!((before.len(), before[0].queues, before[0].listening), (1, own_queue(), own_queue()));
+    let away = show(&mut world, 0b011, 80);
+    assert_eq!((away.len(), away[0].queues, away[0].listening), (1, own_queue(), QueueSet::NONE));
+    world.apply(Event::Pass(9_999));
+    let back = show(&mut world, 0b111, 80);
+    assert_eq!((back[0].queues, back[0].listening), (own_queue(), own_queue()));
+    assert!(!back[0].kernel_new, "none of its packets passes");
+    assert!(back[0].kernel_some, "what began with the kernel meanwhile stays there");
+}
+
+#[test]
+fn an_address_that_stays_away_is_forgotten() {
+    let mut world = attached(1);
+    [Event::Connect, Event::Attach(0), listen(0, 80)].into_iter().for_each(|event| world.apply(event));
+    settle_down(&mut world);
+    assert_eq!(show(&mut world, 0b011, 80).len(), 1);
+    world.apply(Event::Pass(6_000));
+    assert_eq!(show(&mut world, 0b001, 80).len(), 1, "others come and go meanwhile");
+    assert!(world.registry.poll_timeout().is_some_and(|at| at <= world.now + Duration::from_secs(4)));
+    world.apply(Event::Pass(4_000));
+    world.settle();
+    assert_eq!(terms(&world, 80), []);
+}
+
+#[test]
+fn datagrams_to_an_address_that_is_away_are_the_kernels() {
+    let mut world = attached(1);
+    let socket = Event::Claim { client: 0, address: 3, port: 53, purpose: Purpose::Udp, shares_port: false };
+    [Event::Connect, Event::Attach(0), socket].into_iter().for_each(|event| world.apply(event));
+    settle_down(&mut world);
+    assert_eq!(show(&mut world, 0b111, 53).len(), 1);
+    assert_eq!(show(&mut world, 0b011, 53), []);
+    assert_eq!(show(&mut world, 0b111, 53).len(), 1);
+}

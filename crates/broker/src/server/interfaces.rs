@@ -76,13 +76,13 @@ impl Broker {
             }
             Change::Queues => {
                 let places = open.path.places(open.view.queues);
-                self.registry.on_view(link, open.view.clone());
+                self.registry.on_view(link, open.view.clone(), now);
                 self.registry.set_places(link, places);
                 self.tell_ways_changed(now); // Some may lead by queues of others.
             }
             Change::Addresses => {
                 let addresses = open.addresses(ADDRESSES_MAX);
-                self.registry.on_view(link, open.view.clone());
+                self.registry.on_view(link, open.view.clone(), now);
                 self.settle_registry(now);
                 self.tell_all(&News::AddressesChanged { link, addresses }, now);
             }

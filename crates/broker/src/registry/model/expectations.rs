@@ -37,7 +37,9 @@ impl World {
                 self.registry.claims(*client).find(|(id, ..)| id == claim).expect("it was granted");
             for (own, local) in self.registry.places_of((*claim, *client)) {
                 let claim = steering::Claim { transport: shadow.transport, local, port: shadow.bound.port };
-                if self.has_better(shadow, local.address) {
+                // Connections of an address that is away wait for it, for a while.
+                let is_away = !self.addresses[&own].contains(&local);
+                if shadow.transport == Transport::Udp && (is_away || self.has_better(shadow, local.address)) {
                     continue;
                 }
                 let served = self.sockets.iter().filter(|(queue, _)| self.served.contains(queue));
@@ -64,7 +66,7 @@ impl World {
         };
         let clients = self.clients.iter();
         let mut others = clients.flat_map(|client| self.registry.claims(*client));
-        shadow.transport == Transport::Udp && others.any(|(_, other, draining)| !draining && is_better(other))
+        others.any(|(_, other, draining)| !draining && is_better(other))
     }
 
     /// What is claimed when all has settled.
