@@ -126,6 +126,7 @@ const FLOORS: &[House] = &[
     (
         "crates/posix/src/moves",
         &[
+            &["crowd"],
             &["brokers", "inherited", "strays", "unserved", "usage"],
             &["steps"],
             &["keep", "to_stack"],
@@ -145,6 +146,7 @@ const FLOORS: &[House] = &[
             &["ready", "collect"],
             &["bell", "broker", "connections", "watched"],
             &["state"],
+            &["crowd"],
         ],
     ),
     (

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use clock::{Duration, Instant};
 #[cfg(not(test))]
@@ -18,6 +18,7 @@ use crate::inside;
 use crate::kinship::{Ends, Kinship};
 use crate::moved_in_calls::MovedInCalls;
 use crate::own_thread::OwnThread;
+use crate::process::crowd::Crowd;
 use crate::queue::Queue;
 use crate::socket::Socket;
 #[cfg(test)]
@@ -82,6 +83,7 @@ pub(crate) struct State {
     pub(crate) observers: usize,
     /// Counts for the status.
     pub(crate) left_to_kernel: LeftToKernel,
+    pub(crate) crowd: Crowd,
 }
 
 impl Process {
@@ -102,8 +104,15 @@ impl Process {
 
     /// Takes the lock. A thread that panicked left nothing behind that others could not go on with.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        let state = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut state, waited) = match self.lock.try_lock() {
+            Ok(state) => (state, false),
+            Err(TryLockError::Poisoned(poisoned)) => (poisoned.into_inner(), false),
+            Err(TryLockError::WouldBlock) => {
+                (self.lock.lock().unwrap_or_else(PoisonError::into_inner), true)
+            }
+        };
         inside::shield();
+        state.crowd.note(waited);
         state
     }
 
@@ -160,6 +169,7 @@ impl State {
             moves: 0,
             observers: 0,
             left_to_kernel: LeftToKernel::default(),
+            crowd: Crowd::default(),
         };
         state.hide_attachment();
         state
