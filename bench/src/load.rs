@@ -54,6 +54,29 @@ pub fn zone(count: usize) -> ServedZone {
     compile(builder.finish().expect("a zone with a SOA"))
 }
 
+/// The same zone with NSEC records, and with signatures that sign nothing, short enough for answers of 512 octets.
+pub fn zone_with_denials(count: usize) -> ServedZone {
+    const SIGNATURE: [u8; 32] = [7; 32];
+    let plain = zone(count);
+    let tree = plain.tree().expect("it has data");
+    let mut editor = ZoneEditor::new(tree);
+    let mut names: Vec<Name<'_>> =
+        tree.nodes().map(|node| Name::from_wire(node.name()).expect("the tree holds valid names")).collect();
+    names.sort_unstable();
+    for (name, next) in names.iter().zip(names.iter().cycle().skip(1)) {
+        // Types up to NSEC (RFC 4034, 4.1.2): A, RRSIG, NSEC.
+        let denial = [next.as_bytes(), &[0, 6, 0x40, 0, 0, 0, 0, 3]].concat();
+        editor.add(*name, 300, Rtype::NSEC, &denial).expect("a good record");
+        let node = tree.find(name.as_bytes()).expect("it is of the zone");
+        for covered in node.rrsets().map(|rrset| rrset.rtype()).chain([Rtype::NSEC]) {
+            let fixed = [&covered.0.to_be_bytes()[..], &[13, 3], &[0; 14]].concat();
+            let signature = [&fixed, tree.origin().as_bytes(), &SIGNATURE].concat();
+            editor.add(*name, 300, Rtype::RRSIG, &signature).expect("a good record");
+        }
+    }
+    compile(editor.finish().expect("it has its SOA").zone.rebuilt())
+}
+
 /// The same zone, in which clients of the line `a` get another address for every name.
 pub fn zone_with_a_line(count: usize) -> ServedZone {
     struct Only(Option<String>);

@@ -8,6 +8,7 @@
 //!        `responder prefixes COUNT`   (look-ups in a table of so many prefixes alone)
 //!        `responder engine NAMES ANSWERS`   (from frame to frame, by the engine between two devices in memory)
 //!        `responder denials LABELS [ANSWERS]`   (names that are not there, of so many labels, among 10 000)
+//!        `responder signed-denials [ANSWERS]`   (such names of three labels, in a zone with NSEC records, with DO)
 //!
 //! Each query is copied into a buffer as a device would leave it there, then answered in place, in batches of 64.
 
@@ -16,7 +17,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use bench::load::{Random, denials, lines, queries, with_another_address, zone, zone_with_a_line};
+use bench::load::{
+    Random, denials, lines, queries, query, with_another_address, zone, zone_with_a_line, zone_with_denials,
+};
 use bench::record::{Figure, Run};
 use bench::report::median;
 use device::{BURST, Burst, Device, memory};
@@ -44,6 +47,10 @@ fn main() {
             let rate = of_lines(names, word, prefixes).run(answers);
             println!("{names} names, {prefixes} prefixes, {word}: {:.1} million a second", rate / 1e6);
         }
+        [answers] if word == "signed-denials" => {
+            let rate = of_signed_denials().run(answers);
+            println!("{answers} signed denials: {:.2} million a second", rate / 1e6);
+        }
         [labels] if denials => table_of_denials(labels),
         [labels, answers] if denials => {
             let rate = Bench::<LONG>::of_denials(labels).run(answers);
@@ -64,6 +71,23 @@ fn main() {
         [names] => table(&[names]),
         _ => table(&[10_000, 1_000_000]),
     }
+}
+
+fn of_signed_denials() -> Bench<SHORT> {
+    const NAMES: usize = 10_000;
+    let mut random = Random(42);
+    let mut query = || {
+        let qname = format!("{:x}", random.number() & 0xffff_ffff_ffff);
+        let qname = [&[qname.len() as u8], qname.as_bytes(), b"\x07example\x03com\0"].concat();
+        let mut query = query(&qname, true);
+        let flags = query.len() - 4;
+        query[flags] = 0x80; // DO.
+        query
+    };
+    let queries: Vec<Vec<u8>> = (0..1 << 16).map(|_| query()).collect();
+    let mut bench = Bench::<SHORT>::new(1, &queries);
+    bench.catalog = Catalog::new([Arc::new(zone_with_denials(NAMES))], 7);
+    bench
 }
 
 fn of_lines(names: usize, word: &str, prefixes: usize) -> Bench<WITH_NETWORK> {

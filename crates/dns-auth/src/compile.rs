@@ -260,7 +260,7 @@ impl<'z> Compiler<'z> {
 
     /// The common case, without a search: records that hold no names and lead nowhere.
     fn copied(&mut self, name: &[u8], node: Node<'z>, rrset: Rrset<'z>) {
-        let signatures = self.dnssec.then(|| node.signatures(rrset.rtype())).flatten();
+        let signatures = self.dnssec.then(|| node.signatures_of(rrset)).flatten();
         let records = |rrset: Rrset<'z>| rrset.records().map(move |rdata| (rrset.rtype(), rdata));
         let mut end = 0;
         for (rtype, rdata) in records(rrset).chain(signatures.into_iter().flat_map(records)) {

@@ -48,8 +48,12 @@ impl<'a> Proof<'a> {
         match zone.denial() {
             Some(Denial::Nsec(names)) => {
                 self.add(names.at_or_before(checked(missing.name)));
-                let wildcard = wildcard_below(missing.encloser);
-                wildcard.into_iter().for_each(|name| self.add(names.at_or_before(name.as_name())));
+                let encloser = missing.encloser;
+                let at_wildcard = match encloser.parent() {
+                    None => names.at_or_before_wildcard(),
+                    Some(_) => wildcard_below(encloser).map(|name| names.at_or_before(name.as_name())),
+                };
+                self.add_if(at_wildcard);
             }
             Some(Denial::Nsec3(hashes)) => {
                 let Some(encloser) = provable(hashes, missing.encloser) else { return };

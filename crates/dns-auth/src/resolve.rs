@@ -349,7 +349,7 @@ impl<'a> Walk<'_, '_, 'a> {
         self.resolution.rcode = rcode; // Even if the SOA has no room.
         let ttl = zone.negative_ttl();
         self.resolution.counts.authority += self.writer.rrset(owner, zone.soa(), ttl, 0)?;
-        if let Some(signatures) = self.signatures(zone.apex(), Rtype::SOA) {
+        if let Some(signatures) = self.signatures(zone.apex(), zone.soa()) {
             self.resolution.counts.authority += self.writer.rrset(owner, signatures, ttl, 0)?;
         }
         self.write_proof()?;
@@ -368,8 +368,7 @@ impl<'a> Walk<'_, '_, 'a> {
     /// Writes the records that deny, of which RFC 5155, 7.2 and RFC 4035, 3.1.3 let none be left out.
     fn write_proof(&mut self) -> Result<(), Full> {
         while let Some(node) = self.proof.take() {
-            let record = node.rrset(Rtype::NSEC3).or_else(|| node.rrset(Rtype::NSEC));
-            self.add_authority(node, record.expect("a node of the chain has a record"))?;
+            self.add_authority(node, node.denying().expect("a node of the chain has a record"))?;
         }
         Ok(())
     }
@@ -378,15 +377,15 @@ impl<'a> Walk<'_, '_, 'a> {
     fn add_authority(&mut self, node: Node<'a>, rrset: Rrset<'a>) -> Result<(), Full> {
         let owner = Owner::Name(node.name());
         self.resolution.counts.authority += self.writer.rrset(owner, rrset, rrset.ttl(), 0)?;
-        if let Some(signatures) = self.signatures(node, rrset.rtype()) {
+        if let Some(signatures) = self.signatures(node, rrset) {
             self.resolution.counts.authority += self.writer.rrset(owner, signatures, signatures.ttl(), 0)?;
         }
         Ok(())
     }
 
     /// The signatures of a node's record set, if the question wants them.
-    fn signatures(&self, node: Node<'a>, rtype: Rtype) -> Option<Rrset<'a>> {
-        if self.wanted.dnssec { node.signatures(rtype) } else { None }
+    fn signatures(&self, node: Node<'a>, rrset: Rrset<'a>) -> Option<Rrset<'a>> {
+        if self.wanted.dnssec { node.signatures_of(rrset) } else { None }
     }
 
     /// Adds a set of `node` to the answer, as one of `name`, with its signatures.
@@ -395,7 +394,7 @@ impl<'a> Walk<'_, '_, 'a> {
         let owner = self.owner(name);
         self.resolution.counts.answer +=
             self.writer.rrset(owner, rrset, rrset.ttl(), self.wanted.rotation)?;
-        if let Some(signatures) = self.signatures(node, rrset.rtype()) {
+        if let Some(signatures) = self.signatures(node, rrset) {
             self.resolution.counts.answer += self.writer.rrset(owner, signatures, signatures.ttl(), 0)?;
         }
         Ok(())
@@ -435,7 +434,7 @@ impl<'a> Walk<'_, '_, 'a> {
         if let Some(rrset) = node.rrset(rtype) {
             let owner = self.owner(name);
             self.resolution.counts.additional += self.writer.rrset(owner, rrset, rrset.ttl(), 0)?;
-            if let Some(signatures) = self.signatures(node, rtype) {
+            if let Some(signatures) = self.signatures(node, rrset) {
                 // RFC 4035, 3.1.1: without room they are left out, and the answer is whole.
                 let written = self.writer.rrset(owner, signatures, signatures.ttl(), 0);
                 self.resolution.counts.additional += written.unwrap_or(0);

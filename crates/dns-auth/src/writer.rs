@@ -56,6 +56,8 @@ pub struct Writer<'m, 'a> {
     /// `None` when no name is compressed to it.
     question: Option<Question<'a>>,
     points: ArrayVec<Point<'a>, POINTS_MAX>,
+    /// The owner of the last record, and where that name stands: mostly the next record has the same.
+    last_owner: Option<Point<'a>>,
 }
 
 /// The pointer to the question's name, at offset 12 of every message (RFC 1035, 4.1.4).
@@ -71,12 +73,20 @@ impl<'m, 'a> Writer<'m, 'a> {
         question: Question<'a>,
     ) -> Writer<'m, 'a> {
         let limit = limit.min(message.len());
-        Writer { message, position, limit, question: Some(question), points: ArrayVec::new() }
+        Writer {
+            message,
+            position,
+            limit,
+            question: Some(question),
+            points: ArrayVec::new(),
+            last_owner: None,
+        }
     }
 
     /// Compresses no name to the question from here on.
     pub fn forget_question(&mut self) {
         self.question = None;
+        self.last_owner = None;
     }
 
     /// Offset behind the last octet written.
@@ -93,6 +103,7 @@ impl<'m, 'a> Writer<'m, 'a> {
     pub fn rewind(&mut self, mark: Mark) {
         self.position = mark.position;
         self.points.truncate(mark.points);
+        self.last_owner = None;
     }
 
     /// Writes a whole RRset, its records in order beginning with number `first` modulo their count, with `ttl`. Returns
@@ -114,7 +125,7 @@ impl<'m, 'a> Writer<'m, 'a> {
     pub fn record(&mut self, owner: Owner<'a>, rtype: Rtype, ttl: u32, rdata: &'a [u8]) -> Result<(), Full> {
         match owner {
             Owner::Question => self.octets(&TO_QNAME)?,
-            Owner::Name(name) => self.name(name)?,
+            Owner::Name(name) => self.owner(name)?,
         }
         let mut fixed = [0; 10];
         fixed[..2].copy_from_slice(&rtype.0.to_be_bytes());
@@ -131,10 +142,10 @@ impl<'m, 'a> Writer<'m, 'a> {
     /// RFC 3597, 4: only names in the data of the types of RFC 1035 are compressed.
     fn rdata(&mut self, rtype: Rtype, rdata: &'a [u8]) -> Result<(), Full> {
         match rtype {
-            Rtype::NS | Rtype::CNAME | Rtype::PTR => self.name(rdata),
+            Rtype::NS | Rtype::CNAME | Rtype::PTR => self.name(rdata).map(drop),
             Rtype::MX => {
                 self.octets(&rdata[..2])?;
-                self.name(&rdata[2..])
+                self.name(&rdata[2..]).map(drop)
             }
             Rtype::SOA => {
                 let (names, numbers) = rdata.split_at(rdata.len() - 20);
@@ -147,7 +158,17 @@ impl<'m, 'a> Writer<'m, 'a> {
         }
     }
 
-    fn name(&mut self, name: &'a [u8]) -> Result<(), Full> {
+    fn owner(&mut self, name: &'a [u8]) -> Result<(), Full> {
+        if let Some(last) = self.last_owner.filter(|last| std::ptr::eq(last.name, name)) {
+            return self.octets(&(0xc000 | last.offset).to_be_bytes());
+        }
+        let offset = self.name(name)?;
+        self.last_owner = offset.map(|offset| Point { name, offset });
+        Ok(())
+    }
+
+    /// Returns where the name stands, if a pointer can say it.
+    fn name(&mut self, name: &'a [u8]) -> Result<Option<u16>, Full> {
         let mut suffix = name;
         let mut pointer = None;
         while suffix[0] != 0 {
@@ -167,7 +188,9 @@ impl<'m, 'a> Writer<'m, 'a> {
             None => self.octets(name)?,
         }
         self.remember(name, spelled, start);
-        Ok(())
+        // RFC 1035, 4.1.4: a pointer has 14 bits. It would be longer than the root's name.
+        let here = (name[0] != 0 && start < 0x4000).then_some(start as u16);
+        Ok(if spelled == 0 { pointer } else { here })
     }
 
     fn find(&self, name: &[u8]) -> Option<u16> {

@@ -4,9 +4,9 @@
 //! hashes (RFC 5155, 7.1). Both are kept as a sorted array of nodes with a key beside each, so that a search seldom leaves it.
 
 use std::cmp::Ordering;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use dns_wire::{LabelStarts, Name, Rtype};
+use dns_wire::{LabelStarts, Name, NameBuf, Rtype};
 use nsec3::{Hash, Parameters};
 
 use crate::tree::{NONE, Node, NodeId, Rrset, Zone};
@@ -18,10 +18,24 @@ pub(crate) enum Chain {
     /// There are none: the zone is not signed.
     #[default]
     None,
-    /// Those with NSEC records, by the start of their names' [`key`].
-    Nsec(Ordered<u64>),
+    /// Those with NSEC records.
+    Nsec(Names),
     /// Those with NSEC3 records.
     Nsec3(Hashes),
+}
+
+/// The nodes with NSEC records, by the start of their names' [`key`].
+#[derive(Clone, Debug)]
+pub(crate) struct Names {
+    ordered: Ordered<u64>,
+    /// The node whose record denies a wildcard below the apex: names that are not there are mostly asked for there. Looked up once a version.
+    at_wildcard: OnceLock<Option<NodeId>>,
+}
+
+impl Names {
+    fn new(ordered: Ordered<u64>) -> Names {
+        Names { ordered, at_wildcard: OnceLock::new() }
+    }
 }
 
 /// Nodes in the order of their keys: those that the zone was built with, and those that came since. Some may have lost their record meanwhile.
@@ -31,21 +45,28 @@ pub(crate) struct Ordered<K> {
     added: Vec<(K, NodeId)>,
 }
 
-impl<K: Copy> Ordered<K> {
+impl<K: Copy + Ord> Ordered<K> {
     fn new(mut base: Vec<(K, NodeId)>) -> Ordered<K> {
         base.shrink_to_fit();
         Ordered { base: Arc::new(base), added: Vec::new() }
     }
 
-    /// The last node that is not beyond what `to` compares with, and has its record; `order` is that of all.
+    /// The last node that has its record and whose key is below `key`, or the same and `is_within`; `order` is that of all.
     fn last(
         &self,
-        to: impl Fn(&(K, NodeId)) -> Ordering,
+        key: K,
+        is_within: impl Fn(NodeId) -> bool,
         order: impl Fn(&(K, NodeId), &(K, NodeId)) -> Ordering,
         has_record: impl Fn(NodeId) -> bool,
     ) -> Option<NodeId> {
+        // First by the keys alone: few have the same, and to compare the nodes takes long.
         let last_of = |list: &[(K, NodeId)]| {
-            let beyond = list.partition_point(|entry| to(entry) != Ordering::Greater);
+            let start = list.partition_point(|entry| entry.0 < key);
+            let has_same = list.get(start).is_some_and(|entry| entry.0 == key);
+            let beyond = match has_same {
+                true => start + list[start..].partition_point(|entry| entry.0 == key && is_within(entry.1)),
+                false => start,
+            };
             list[..beyond].iter().rfind(|entry| has_record(entry.1)).copied()
         };
         let found = match (last_of(&self.base), last_of(&self.added)) {
@@ -137,20 +158,24 @@ impl Hashes {
 
     /// The node of the record that stands for a hash.
     fn find(&self, zone: &Zone, hash: &Hash) -> Option<NodeId> {
-        let found = self.last_of(zone, |other| other.cmp(hash))?;
+        let found = self.last_of(zone, *hash, true)?;
         let label = Name::from_wire(zone.node(found).name()).ok()?.labels().next()?;
         (nsec3::from_base32hex(label)? == *hash).then_some(found)
     }
 
-    fn last_of(&self, zone: &Zone, to: impl Fn(&Hash) -> Ordering) -> Option<NodeId> {
+    /// The last node whose hash is below `hash`, or `or_same`.
+    fn last_of(&self, zone: &Zone, hash: Hash, or_same: bool) -> Option<NodeId> {
         let has_record = |id| zone.live_node(id).is_some_and(|node| self.has_record(node));
-        self.ring.last(|(hash, _)| to(hash), by_hash, has_record)
+        self.ring.last(hash, |_| or_same, by_hash, has_record)
     }
 
     fn has_record(&self, node: Node<'_>) -> bool {
         hash_of_record(node, self.parameters()).is_some()
     }
 }
+
+/// Not below any other one.
+const LAST_HASH: Hash = [u8::MAX; size_of::<Hash>()];
 
 fn by_hash((one, _): &(Hash, NodeId), (other, _): &(Hash, NodeId)) -> Ordering {
     one.cmp(other)
@@ -174,7 +199,7 @@ impl Chain {
         if !has_nsec(zone.apex()) {
             return Chain::None;
         }
-        Chain::Nsec(Ordered::new(in_canonical_order(zone, has_nsec)))
+        Chain::Nsec(Names::new(Ordered::new(in_canonical_order(zone, has_nsec))))
     }
 
     /// The chain of the next version, in which these nodes may be others. `None` if that cannot be said without a look at all.
@@ -183,12 +208,12 @@ impl Chain {
         match self {
             Chain::None => (!is_hashed && !has_nsec(zone.apex())).then_some(Chain::None),
             Chain::Nsec(names) if !is_hashed && has_nsec(zone.apex()) => {
-                let mut names = names.clone();
+                let mut ordered = names.ordered.clone();
                 let nodes = touched.iter().filter_map(|id| zone.live_node(*id));
                 nodes
                     .filter(|node| has_nsec(*node))
-                    .for_each(|node| names.add(entry_of(node), by_name(zone)));
-                Some(Chain::Nsec(names))
+                    .for_each(|node| ordered.add(entry_of(node), by_name(zone)));
+                Some(Chain::Nsec(Names::new(ordered)))
             }
             Chain::Nsec(_) => None,
             Chain::Nsec3(hashes) => hashes.after(zone, touched).map(Chain::Nsec3),
@@ -198,7 +223,7 @@ impl Chain {
     pub(crate) fn memory(&self) -> usize {
         match self {
             Chain::None => 0,
-            Chain::Nsec(names) => names.memory(),
+            Chain::Nsec(names) => names.ordered.memory(),
             Chain::Nsec3(hashes) => hashes.ring.memory() + hashes.matching.memory(),
         }
     }
@@ -248,7 +273,7 @@ impl<'z> Denial<'z> {
 #[derive(Clone, Copy, Debug)]
 pub struct Nsec<'z> {
     zone: &'z Zone,
-    names: &'z Ordered<u64>,
+    names: &'z Names,
 }
 
 impl<'z> Nsec<'z> {
@@ -264,14 +289,22 @@ impl<'z> Nsec<'z> {
         self.last(name, true)
     }
 
+    /// As [`Nsec::at_or_before`], for the wildcard below the apex; `None` if its name would be too long.
+    pub fn at_or_before_wildcard(self) -> Option<Node<'z>> {
+        let find = || {
+            let mut wildcard = NameBuf::from(self.zone.origin());
+            wildcard.prepend(b"*").ok()?;
+            Some(self.at_or_before(wildcard.as_name()).id())
+        };
+        self.names.at_wildcard.get_or_init(find).map(|id| self.zone.node(id))
+    }
+
     fn last(self, name: Name<'_>, is_before: bool) -> Node<'z> {
         let wanted = key(name, self.zone.depths.0);
-        let to = |(key, id): &(u64, NodeId)| {
-            let order = key.cmp(&wanted).then_with(|| name_of(self.zone.node(*id)).cmp(&name));
-            if is_before { order.then(Ordering::Greater) } else { order }
-        };
+        let last_order = if is_before { Ordering::Less } else { Ordering::Equal };
+        let is_within = |id| name_of(self.zone.node(id)).cmp(&name) <= last_order;
         let has_record = |id| self.zone.live_node(id).is_some_and(has_nsec);
-        let found = self.names.last(to, by_name(self.zone), has_record);
+        let found = self.names.ordered.last(wanted, is_within, by_name(self.zone), has_record);
         self.zone.node(found.unwrap_or(NodeId(0))) // The first one is the apex.
     }
 }
@@ -296,18 +329,18 @@ impl<'z> Nsec3<'z> {
 
     /// The node of the last record whose hash is `hash` or in front of it; in front of the first one is the last one: they form a ring.
     pub fn at_or_before(self, hash: &Hash) -> Option<Node<'z>> {
-        self.last_or_end(|other| other.cmp(hash))
+        self.last_or_end(*hash, true)
     }
 
     /// The hash in front of another one, in the same way.
     pub fn before(self, hash: &Hash) -> Option<Hash> {
-        let node = self.last_or_end(|other| other.cmp(hash).then(Ordering::Greater))?;
+        let node = self.last_or_end(*hash, false)?;
         hash_of_record(node, self.hashes.parameters())
     }
 
-    fn last_or_end(self, to: impl Fn(&Hash) -> Ordering) -> Option<Node<'z>> {
-        let last = self.hashes.last_of(self.zone, to);
-        let found = last.or_else(|| self.hashes.last_of(self.zone, |_| Ordering::Less));
+    fn last_or_end(self, hash: Hash, or_same: bool) -> Option<Node<'z>> {
+        let last = self.hashes.last_of(self.zone, hash, or_same);
+        let found = last.or_else(|| self.hashes.last_of(self.zone, LAST_HASH, true));
         found.map(|id| self.zone.node(id))
     }
 

@@ -372,11 +372,29 @@ impl<'a> Node<'a> {
         self.rrsets().find(|rrset| rrset.covered() == Some(rtype))
     }
 
+    /// The same of one of the node's record sets, which zones mostly bring in front of its signatures.
+    #[inline]
+    pub fn signatures_of(self, rrset: Rrset<'a>) -> Option<Rrset<'a>> {
+        let mut behind = self.rrsets_from(rrset.entry.next);
+        behind.find(|it| it.covered() == Some(rrset.rtype())).or_else(|| self.signatures(rrset.rtype()))
+    }
+
+    /// The record set that denies names behind the node, if it is one that does.
+    #[inline]
+    pub fn denying(self) -> Option<Rrset<'a>> {
+        self.rrsets().find(|rrset| matches!(rrset.rtype(), Rtype::NSEC | Rtype::NSEC3))
+    }
+
     /// All record sets, in the order in which the zone brought them.
     #[inline(always)]
     pub fn rrsets(self) -> impl Iterator<Item = Rrset<'a>> {
+        self.rrsets_from(self.entry.first_rrset)
+    }
+
+    /// Those of them from a place in the list on.
+    #[inline(always)]
+    fn rrsets_from(self, mut next: u32) -> impl Iterator<Item = Rrset<'a>> {
         let zone = self.zone;
-        let mut next = self.entry.first_rrset;
         std::iter::from_fn(move || {
             let entry = zone.rrsets.get(next as usize)?;
             next = entry.next;

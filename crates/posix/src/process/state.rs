@@ -107,9 +107,7 @@ impl Process {
         let (mut state, waited) = match self.lock.try_lock() {
             Ok(state) => (state, false),
             Err(TryLockError::Poisoned(poisoned)) => (poisoned.into_inner(), false),
-            Err(TryLockError::WouldBlock) => {
-                (self.lock.lock().unwrap_or_else(PoisonError::into_inner), true)
-            }
+            Err(TryLockError::WouldBlock) => (self.lock.lock().unwrap_or_else(PoisonError::into_inner), true),
         };
         inside::shield();
         state.crowd.note(waited);
