@@ -86,6 +86,7 @@ pub(crate) fn attach_program(
     let modes: &[AttachMode] = match options.mode {
         Some(AttachMode::Native) => &[AttachMode::Native],
         Some(AttachMode::Generic) => &[AttachMode::Generic],
+        None if interface.hands_programs_down() => &[AttachMode::Generic],
         None => &[AttachMode::Native, AttachMode::Generic],
     };
     let mut refusals = Vec::new();

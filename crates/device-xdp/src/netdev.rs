@@ -53,6 +53,12 @@ impl Interface {
         self.driver().is_ok_and(|driver| driver.name == "veth")
     }
 
+    /// Its driver hands an XDP program down to the interfaces below it, where packets belong to those, and no AF_XDP socket of this one takes
+    /// them (`xsk_rcv_check`): a bond, and the synthetic interface of a virtual machine of Azure with accelerated networking.
+    pub(crate) fn hands_programs_down(&self) -> bool {
+        self.driver().is_ok_and(|driver| ["bonding", "hv_netvsc"].contains(&driver.name.as_str()))
+    }
+
     /// Queues in use now that both receive and transmit; at least one.
     pub(crate) fn queue_pairs(&self) -> Result<u16, XdpError> {
         let queues = match self.channels().or_else(|_| self.queue_folders()) {

@@ -104,13 +104,23 @@ impl Process {
 
     /// Takes the lock. A thread that panicked left nothing behind that others could not go on with.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        let (mut state, waited) = match self.lock.try_lock() {
-            Ok(state) => (state, false),
-            Err(TryLockError::Poisoned(poisoned)) => (poisoned.into_inner(), false),
-            Err(TryLockError::WouldBlock) => (self.lock.lock().unwrap_or_else(PoisonError::into_inner), true),
+        let mut state = match self.lock.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => self.wait_for_lock(),
         };
         inside::shield();
-        state.crowd.note(waited);
+        if state.crowd.note_taken() {
+            state.crowd.look(syscall::process_time().into());
+        }
+        state
+    }
+
+    #[cold]
+    fn wait_for_lock(&self) -> MutexGuard<'_, State> {
+        let began = self.now();
+        let mut state = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        state.crowd.note_wait(self.now().since(began), syscall::processor());
         state
     }
 
