@@ -7,7 +7,7 @@ use clock::{Duration, Instant};
 use steering::{LocalAddress, Transport};
 
 use super::interface::{Interface, Key, View};
-use super::{Bound, Claim, ClaimKey, ClientId, LinkNumber, Registry, Shadow};
+use super::{Bound, Claim, ClaimKey, ClientId, Former, LinkNumber, Registry, Shadow};
 use crate::protocol::{ClaimId, Purpose, Refusal};
 
 /// The port of DNS servers.
@@ -101,9 +101,9 @@ impl Registry {
     fn remember(&mut self, id: ClaimKey) {
         let Some(claim) = self.claims.get(id).filter(|it| it.listens()) else { return };
         let former = self.former.entry(claim.client).or_default();
-        let listened = (claim.shadow.bound, claim.shadow.owner);
-        former.retain(|other| *other != listened);
-        former.push_back(listened);
+        let Shadow { bound, owner, cookie, .. } = claim.shadow;
+        former.retain(|other| (other.bound, other.owner) != (bound, owner));
+        former.push_back(Former { bound, owner, cookie });
         if former.len() > FORMER_MAX {
             former.pop_front();
         }
@@ -178,11 +178,10 @@ impl Registry {
     pub fn heir(&mut self, from: ClientId, local: SocketAddr) -> Option<(ClientId, ClaimId)> {
         let listeners = || self.covering(Transport::Tcp, local).filter(|(_, claim)| claim.listens());
         let own = || listeners().filter(|(_, claim)| claim.client == from);
-        let cookies: BTreeSet<u64> = own().map(|(_, claim)| claim.shadow.cookie).collect();
+        let cookies = self.listeners_at(from, local);
         let closes = own().any(|(_, claim)| claim.draining);
-        let former = self.former.get(&from).into_iter().flatten().filter(|(bound, _)| bound.covers(local));
-        let owners: BTreeSet<u32> =
-            own().map(|(_, claim)| claim.shadow.owner).chain(former.map(|(_, owner)| *owner)).collect();
+        let former = self.former_at(from, local).map(|former| former.owner);
+        let owners: BTreeSet<u32> = own().map(|(_, claim)| claim.shadow.owner).chain(former).collect();
         let is_kin = |it: &Claim| cookies.contains(&it.shadow.cookie) || owners.contains(&it.shadow.owner);
         let others = listeners().filter(|(_, it)| it.client != from && is_kin(it) && !it.draining);
         let its_turn = |id: ClaimKey| closes || self.last_heir.is_none_or(|last| id < last);
@@ -193,9 +192,16 @@ impl Registry {
         Some((client, number))
     }
 
-    /// The kernel's numbers of a client's listeners that connections with this end may wait at.
+    /// The kernel's numbers of a client's listeners that connections with this end may wait at, or may have waited at: others may have them,
+    /// or come to have them.
     pub fn listeners_at(&self, client: ClientId, local: SocketAddr) -> BTreeSet<u64> {
-        self.own_listeners_at(client, local).map(|claim| claim.shadow.cookie).collect()
+        let own = self.own_listeners_at(client, local).map(|claim| claim.shadow.cookie);
+        own.chain(self.former_at(client, local).map(|former| former.cookie)).collect()
+    }
+
+    /// Listeners of the client whose claims are released.
+    fn former_at(&self, client: ClientId, local: SocketAddr) -> impl Iterator<Item = &Former> {
+        self.former.get(&client).into_iter().flatten().filter(move |former| former.bound.covers(local))
     }
 
     /// The kernel's numbers of a client's listeners.
@@ -206,8 +212,8 @@ impl Registry {
 
     /// Whether connections with this end may have waited at a listener of the client: one that it has claimed, or had.
     pub fn has_listened(&self, client: ClientId, local: SocketAddr) -> bool {
-        let mut former = self.former.get(&client).into_iter().flatten();
-        self.own_listeners_at(client, local).next().is_some() || former.any(|(bound, _)| bound.covers(local))
+        self.own_listeners_at(client, local).next().is_some()
+            || self.former_at(client, local).next().is_some()
     }
 
     /// Whether the client has claimed one of these very listeners, and still listens.

@@ -145,6 +145,14 @@ struct Claim {
     draining: bool,
 }
 
+/// A listener that a client had.
+#[derive(Clone, Copy, Debug)]
+struct Former {
+    bound: Bound,
+    owner: u32,
+    cookie: u64,
+}
+
 /// See the module's page.
 #[derive(Debug, Default)]
 pub struct Registry {
@@ -164,8 +172,8 @@ pub struct Registry {
     users: BTreeMap<ClientId, User>,
     /// Where sockets are bound that nobody has claimed, by port.
     unclaimed: BTreeMap<(Transport, u16), BTreeSet<Bound>>,
-    /// Where clients listened whose claims are released, and who made the listeners; the latest last.
-    former: BTreeMap<ClientId, VecDeque<(Bound, u32)>>,
+    /// The listeners that clients had, whose claims are released; the latest last.
+    former: BTreeMap<ClientId, VecDeque<Former>>,
     /// Interfaces that are attached, or were.
     interfaces: BTreeMap<LinkNumber, Interface>,
     ports: PortTable,

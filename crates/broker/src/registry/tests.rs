@@ -439,6 +439,11 @@ fn where_a_client_listened_is_remembered_for_as_long_as_it_is_there() {
     registry.release(clients[0], listener).unwrap();
     registry.release(clients[0], outgoing).unwrap();
     assert!(registry.has_listened(clients[0], end(80)), "also after the claim was released");
+    assert_eq!(
+        registry.listeners_at(clients[0], end(80)),
+        [7].into(),
+        "who comes to have it may have what waited"
+    );
     assert!(!registry.has_listened(clients[0], end(81)), "nobody waits there");
     assert!(!registry.has_listened(clients[0], SocketAddr::from(([192, 0, 2, 1], 80))));
     for port in 1000..1256 {

@@ -9,9 +9,6 @@
 //!                                                 no: checked again, ever less often         the kernel gets what waits, for all
 //! ```
 //!
-//! Workers that take turns at `accept` by a lock of their own (Apache with several ports) leave to others nearly all that comes to them while it
-//! is not their turn. Such a listener becomes the kernel's, for good: there whoever has the turn takes what waits.
-//!
 //! A process that has taken something before gets more time. It keeps the claim of a listener, and only moves what waits:
 //! so workers that serve one connection at a time help each other. A socket that moved is claimed again when the
 //! process waits on it again.
@@ -21,10 +18,8 @@ use clock::Instant;
 use crate::ids::SocketId;
 use crate::process::State;
 use crate::queue::stalls::LOOK_EVERY;
-use crate::socket::{Happening, Role};
-
-/// Why a listener is the kernel's.
-const BY_TURNS: &str = "the processes that have it take turns at accept";
+use crate::socket::Role;
+use crate::socket::stall::Stall;
 
 /// Looks that who has taken something before is given, powers of two: with a listener, of which little moves, and with a UDP
 /// socket.
@@ -45,7 +40,7 @@ impl State {
             let waits = self.has_waiting(id);
             let Some(socket) = self.sockets.get_mut(id) else { continue };
             if !waits {
-                socket.stall.rest();
+                socket.stall = Stall { taken: socket.stall.taken, ..Stall::default() };
                 continue;
             }
             self.queue.stalls.at.push(id);
@@ -74,11 +69,6 @@ impl State {
     fn move_unserved(&mut self, id: SocketId, now: Instant) {
         let Some(socket) = self.sockets.get_mut(id) else { return };
         socket.is_common = true; // As was just found.
-        if matches!(socket.role, Role::Listener { .. }) && socket.stall.give() {
-            let step = self.step(id, Happening::KernelOnly(BY_TURNS));
-            let _ = self.carry_out(id, step, now); // A listener is kept there whatever comes.
-            return;
-        }
         match &socket.role {
             Role::Listener { .. } if socket.stall.taken > 0 => {
                 socket.stall.settle();

@@ -48,34 +48,6 @@ fn what_nobody_takes_is_for_others_that_have_the_listener() {
 }
 
 #[test]
-fn a_listener_at_which_processes_take_turns_becomes_the_kernels() {
-    let pair = Pair::new();
-    pair.hold();
-    pair.others.share.store(true, Ordering::Relaxed);
-    let listener = knock(&pair);
-    let port = local_of(listener).unwrap().port();
-    let is_kernels = || {
-        let state = pair.left.lock();
-        let id = state.socket_of(listener).unwrap();
-        state.sockets.get(id).is_some_and(|socket| socket.kernel_only.is_some())
-    };
-    assert!(pair.left.accept4(listener, 0).is_ok(), "it is its turn, for once");
-    for given in 1..=4 {
-        assert!(!is_kernels(), "{given}");
-        let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
-        let connected = pair.right.connect_to(right, SocketAddr::new(LEFT, port));
-        assert_eq!(connected, Err(Errno(libc::EINPROGRESS)));
-        pair.settle();
-        while left(&pair) < given && !is_kernels() {
-            pair.pass(LONG);
-            pair.settle();
-        }
-    }
-    assert!(is_kernels());
-    assert!(pair.left.accept4(listener, 0).is_ok(), "what waits there is accepted all the same");
-}
-
-#[test]
 fn what_nobody_else_can_take_stays() {
     let pair = Pair::new();
     pair.hold();
