@@ -12,7 +12,7 @@ use crate::chain::{name_of, next_of, relinked};
 use crate::hashed::{self, Link, PARAMETERS, is_hashed, owner_of};
 use crate::key_set::Active;
 use crate::signature::{Lifetimes, Pen};
-use crate::wanted::{Linked, Set, csync_serial, hashed_types, is_linked, sets_at};
+use crate::wanted::{Linked, Set, csync_serial, hashed_types, is_linked, may_be_signed, sets_at};
 
 /// Why a zone cannot be signed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -180,20 +180,39 @@ impl<'k> Signer<'k> {
         self.pen.are_good(rtype, signatures)
     }
 
-    /// What is due of the signatures of `held`, of so many names at most.
-    pub fn due(&self, held: &Zone, names_max: usize) -> Due {
+    /// What is due of the signatures of `held`, of so many names at most: those to be made anew, and those that have no place where they are.
+    pub fn due(&self, held: &Zone, source: &Zone, names_max: usize) -> Due {
         let mut due = Due { names: Vec::new(), is_all: true };
+        let links = self.no_links(held);
         for node in held.nodes() {
             let mut signatures = node.rrsets().filter_map(|set| Some((set.covered()?, set)));
-            if signatures.all(|(covered, set)| self.pen.are_good_in(covered, Some(set))) {
+            let is_good =
+                |covered, set| may_be_signed(node, covered) && self.pen.are_good_in(covered, Some(set));
+            if signatures.all(|(covered, set)| is_good(covered, set)) {
+                continue;
+            }
+            let name = NameBuf::from(name_of(node));
+            // What stays as it is would come first again the next time, and others would wait for ever.
+            if is_settled(&self.pen, Some(node), &self.wanted_at(held, source, &name, &links, held.serial()))
+            {
                 continue;
             }
             if due.names.len() >= names_max {
                 return Due { is_all: false, ..due };
             }
-            due.names.push(NameBuf::from(name_of(node)));
+            due.names.push(name);
         }
         due
+    }
+
+    /// Of records that deny, none that is to be another one.
+    fn no_links(&self, held: &Zone) -> Links {
+        match self.denial {
+            DenialBy::Nsec => Links::Nsec(BTreeMap::new()),
+            DenialBy::Nsec3 => {
+                Links::Nsec3 { records: BTreeMap::new(), goes_on: hashed::ring_of(held).is_some() }
+            }
+        }
     }
 
     /// The names at which something may be to do: all, if their records that deny get another TTL, or are others.
@@ -355,17 +374,8 @@ struct Edit<'e> {
 }
 
 impl Edit<'_> {
-    /// Whether `held` has these sets at a name, and good signatures for them.
     fn is_settled(&self, name: &NameBuf, wanted: &[Set]) -> bool {
-        let node = self.held.find(name.as_name().as_bytes());
-        let count = node.map_or(0, |node| node.rrsets().filter(|set| set.covered().is_none()).count());
-        let is_signed = |set: &Set| !set.is_signed || self.has_signatures(node, set);
-        count == wanted.len() && wanted.iter().all(|set| has(node, set) && is_signed(set))
-    }
-
-    /// Whether a node of `held` has good signatures for this set.
-    fn has_signatures(&self, node: Option<Node<'_>>, set: &Set) -> bool {
-        has(node, set) && self.pen.are_good_in(set.rtype, node.and_then(|node| node.signatures(set.rtype)))
+        is_settled(self.pen, self.held.find(name.as_name().as_bytes()), wanted)
     }
 
     /// Gives a name these sets, and signatures. Each name is settled once.
@@ -379,7 +389,7 @@ impl Edit<'_> {
             let mut wanted = wanted.iter().filter(|set| set.rtype == covered.unwrap_or(rtype));
             wanted.any(|set| {
                 if covered.is_some() {
-                    set.is_signed && self.has_signatures(node, set)
+                    set.is_signed && has_signatures(self.pen, node, set)
                 } else {
                     has(node, set)
                 }
@@ -392,7 +402,7 @@ impl Edit<'_> {
             .filter(|(rtype, covered)| !is_kept(*rtype, *covered))
             .collect();
         let unsigned: Vec<&Set> =
-            wanted.iter().filter(|set| set.is_signed && !self.has_signatures(node, set)).collect();
+            wanted.iter().filter(|set| set.is_signed && !has_signatures(self.pen, node, set)).collect();
         self.editor.remove_sets(owner, |set| gone.contains(&(set.rtype(), set.covered())));
         let mut add = |rtype, ttl, rdata: &[u8]| {
             self.editor.add(owner, ttl, rtype, rdata).map_err(|error| explain(owner, rtype, error))
@@ -406,6 +416,23 @@ impl Edit<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether a node of a signed zone has these sets, good signatures for those that are to have some, and no other ones: glue may be left with those of a
+/// time when no cut was above it.
+fn is_settled(pen: &Pen<'_>, node: Option<Node<'_>>, wanted: &[Set]) -> bool {
+    let sets = || node.into_iter().flat_map(Node::rrsets);
+    let count = sets().filter(|set| set.covered().is_none()).count();
+    let is_signed = |set: &Set| !set.is_signed || has_signatures(pen, node, set);
+    let is_to_be_signed = |rtype| wanted.iter().any(|set| set.rtype == rtype && set.is_signed);
+    count == wanted.len()
+        && wanted.iter().all(|set| has(node, set) && is_signed(set))
+        && sets().filter_map(Rrset::covered).all(is_to_be_signed)
+}
+
+/// Whether a node of a signed zone has good signatures for this set.
+fn has_signatures(pen: &Pen<'_>, node: Option<Node<'_>>, set: &Set) -> bool {
+    has(node, set) && pen.are_good_in(set.rtype, node.and_then(|node| node.signatures(set.rtype)))
 }
 
 /// Whether a node has this set, record by record.

@@ -241,7 +241,7 @@ fn signatures_are_renewed_before_they_end_and_not_all_at_once() {
     let (mut held, mut now, mut batches) = (held.unwrap(), NOW, Vec::new());
     while now < NOW + 30 * DAY {
         at(&keys, now, |signer| {
-            let due = signer.due(&held, 1000);
+            let due = signer.due(&held, &source, 1000);
             now += if due.is_all { DAY / 24 } else { 1 };
             if due.names.is_empty() {
                 return;
@@ -295,12 +295,89 @@ fn a_key_that_signs_a_zone_is_missed_where_nobody_remembers_it_and_so_is_one_tha
 #[test]
 fn no_more_names_are_due_at_once_than_wanted() {
     let keys = keys();
-    let mut held = None;
-    at(&keys, NOW, |signer| held = Some(signer.sign(&zone(7, ALL_KINDS), 8, 5).unwrap()));
+    let (source, mut held) = (zone(7, ALL_KINDS), None);
+    at(&keys, NOW, |signer| held = Some(signer.sign(&source, 8, 5).unwrap()));
     at(&keys, NOW + 20 * DAY, |signer| {
-        let due = signer.due(held.as_ref().unwrap(), 3);
+        let due = signer.due(held.as_ref().unwrap(), &source, 3);
         assert_eq!((due.names.len(), due.is_all), (3, false));
     });
+}
+
+/// A zone that is signed by NSEC3.
+fn signed_by_nsec3(source: &Zone, keys: &KeySet) -> Zone {
+    let mut held = None;
+    by(DenialBy::Nsec3, keys, NOW, |signer| held = Some(signer.sign(source, 8, 5).unwrap()));
+    held.unwrap()
+}
+
+/// The next version of a zone that is signed by NSEC3.
+fn followed(held: &Zone, source: &Zone, keys: &KeySet) -> Zone {
+    let mut next = None;
+    by(DenialBy::Nsec3, keys, NOW, |signer| {
+        next = signer.follow(held, source, &differing(held, source)).unwrap();
+    });
+    next.unwrap().changed.zone
+}
+
+const BELOW_SUB: &[(&str, Rtype)] =
+    &[("ns.sub.example.", Rtype::A), ("b.sub.example.", Rtype::CNAME), ("a.a.sub.example.", Rtype::A)];
+
+#[test]
+fn a_cut_or_dname_over_names_signed_by_nsec3_takes_their_signatures_and_gives_them_back() {
+    let keys = keys();
+    let before = zone(7, BELOW_SUB);
+    for rtype in [Rtype::NS, Rtype::DNAME] {
+        let after = zone(7, &[BELOW_SUB, &[("sub.example.", rtype)]].concat());
+        let held = signed_by_nsec3(&before, &keys);
+        let next = followed(&held, &after, &keys);
+        let left: Vec<String> =
+            signed(&next, &keys).into_iter().filter(|line| line.contains(".sub.example. ")).collect();
+        assert_eq!(left, Vec::<String>::new(), "{rtype}");
+        assert_eq!(signed(&next, &keys), signed(&signed_by_nsec3(&after, &keys), &keys), "{rtype}");
+        let back = followed(&next, &before, &keys);
+        assert_eq!(signed(&back, &keys), signed(&held, &keys), "{rtype}");
+    }
+}
+
+/// A zone as earlier versions left it: a cut hides names that have signatures still.
+fn with_leftovers(hidden: &[(&str, Rtype)], source: &Zone, keys: &KeySet) -> Zone {
+    let mut held = signed_by_nsec3(source, keys);
+    let signed = signed_by_nsec3(&zone(7, hidden), keys);
+    for (owner, rtype) in hidden {
+        let mut editor = ZoneEditor::new(&held);
+        let node = signed.find(&wire(owner)).unwrap();
+        for rdata in node.signatures(*rtype).unwrap().records() {
+            editor.add(name(owner).as_name(), 60, Rtype::RRSIG, rdata).unwrap();
+        }
+        held = editor.finish().unwrap().zone;
+    }
+    held
+}
+
+#[test]
+fn signatures_that_a_cut_hides_are_due_to_go_though_they_are_good_and_hold_up_no_other_ones() {
+    let keys = keys();
+    let hosts: Vec<String> = (0..20).map(|number| format!("h{number}.sub.example.")).collect();
+    let hidden: Vec<_> =
+        hosts.iter().map(|host| (&**host, Rtype::A)).chain([("sub.example.", Rtype::A)]).collect();
+    let source = zone(7, &[&hidden[..], &[("sub.example.", Rtype::NS), ("z.example.", Rtype::A)]].concat());
+    for now in [NOW, NOW + 10 * DAY] {
+        let mut held = with_leftovers(&hidden, &source, &keys);
+        by(DenialBy::Nsec3, &keys, now, |signer| {
+            assert!(!signer.due(&held, &source, 3).is_all);
+            for _ in 0..20 {
+                let due = signer.due(&held, &source, 3);
+                if due.names.is_empty() {
+                    break;
+                }
+                held = signer.follow(&held, &source, &due.names).unwrap().unwrap().changed.zone;
+            }
+            let due = signer.due(&held, &source, 3);
+            assert_eq!(due, Due { names: Vec::new(), is_all: true });
+        });
+        let expected = signed(&signed_by_nsec3(&source, &keys), &keys);
+        assert_eq!(signed(&held, &keys), expected, "{now}");
+    }
 }
 
 #[test]
@@ -310,10 +387,10 @@ fn a_clock_that_goes_back_leaves_no_signature_that_has_not_begun() {
     let mut held = None;
     at(&keys, NOW, |signer| held = Some(signer.sign(&source, 8, 5).unwrap()));
     at(&keys, NOW - DAY, |signer| {
-        let due = signer.due(held.as_ref().unwrap(), 1000);
+        let due = signer.due(held.as_ref().unwrap(), &source, 1000);
         assert_eq!(due.names.len(), 8);
         let next = signer.follow(held.as_ref().unwrap(), &source, &due.names).unwrap().unwrap();
-        assert_eq!(signer.due(&next.changed.zone, 1000).names, []);
+        assert_eq!(signer.due(&next.changed.zone, &source, 1000).names, []);
     });
 }
 
@@ -343,7 +420,7 @@ fn keys_come_and_go_by_their_times() {
     let mut by_day = Vec::new();
     for day in 0..7 {
         at(&keys, NOW + day * DAY, |signer| {
-            let due = signer.due(&held, 1000).names;
+            let due = signer.due(&held, &source, 1000).names;
             if let Some(next) = signer.follow(&held, &source, &due).unwrap() {
                 held = next.changed.zone;
             }

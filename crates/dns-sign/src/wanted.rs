@@ -52,6 +52,13 @@ pub(crate) fn is_linked(node: Node<'_>) -> bool {
     node.rrsets().any(|set| !set.rtype().is_made_by_signing()) && !node.is_occluded()
 }
 
+/// Whether a set of a signed zone may have signatures: nothing that a cut or DNAME hides, and at a cut only what is said of it (RFC 4035, 2.2). NSEC3
+/// records are no names of the zone, and stay where a DNAME is at its apex.
+pub(crate) fn may_be_signed(node: Node<'_>, rtype: Rtype) -> bool {
+    let is_of_parent = || !node.is_cut() || [Rtype::DS, Rtype::NSEC].contains(&rtype);
+    rtype == Rtype::NSEC3 || (is_of_parent() && !node.is_occluded())
+}
+
 /// How a name that is not hidden by a cut or DNAME stands among those that are denied by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Linked<'n> {

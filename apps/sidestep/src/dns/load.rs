@@ -217,12 +217,16 @@ struct Entry {
     warning: Option<String>,
     /// It could not be signed, which is tried again: keys may come later than the server, or their token.
     is_unsigned: bool,
+    /// Its version is as it was signed last, before it could not be any more: it gets no other keys (`signing::load`).
+    was_signed: bool,
 }
 
 impl Entry {
     /// A zone that was read from these files.
     fn read(spec: &ZoneSpec, version: Version, files: Vec<(PathBuf, Option<Stamp>)>) -> Entry {
-        Entry { spec: spec.clone(), version, files, problem: None, warning: None, is_unsigned: false }
+        let (problem, warning) = (None, None);
+        let spec = spec.clone();
+        Entry { spec, version, files, problem, warning, is_unsigned: false, was_signed: false }
     }
 
     /// Renews its signatures that end soon, if there are any.
@@ -302,6 +306,11 @@ impl Loaded {
     /// Whether a zone is not what its files and keys say, as they could not be read or used.
     pub(crate) fn has_failed(&self, origin: Name<'_>) -> bool {
         self.entry(origin).is_none_or(|entry| entry.problem.is_some())
+    }
+
+    /// Whether a zone waits to be signed, and is served as it was meanwhile: updates would be kept for a source that its file may not have.
+    pub(crate) fn is_held_back(&self, origin: Name<'_>) -> bool {
+        self.entry(origin).is_some_and(|entry| entry.is_unsigned && entry.version.tree().is_some())
     }
 
     /// What whoever had a zone read should know.
@@ -609,10 +618,17 @@ impl<'a> Earlier<'a> {
     }
 
     /// The data that `spec` named before, or, if its file is another one by now, that of the zone that it should have.
-    fn last_good(&self, spec: &ZoneSpec) -> Option<Version> {
-        let origin = || spec.origin.clone().or_else(|| origin_from_path(&spec.file));
-        let found = self.by_spec.get(spec).or_else(|| self.moved.get(&origin()?));
-        found.map(|entry| entry.version.clone())
+    fn last_good(&self, spec: &ZoneSpec) -> Option<&'a Entry> {
+        let origin = spec.origin.clone().or_else(|| origin_from_path(&spec.file));
+        match origin {
+            Some(origin) => self.last(spec, &origin),
+            None => self.by_spec.get(spec).copied(),
+        }
+    }
+
+    /// What was loaded of `spec`, or, if the configuration says something else of its zone by now, of that zone.
+    fn last(&self, spec: &ZoneSpec, origin: &NameBuf) -> Option<&'a Entry> {
+        self.by_spec.get(spec).or_else(|| self.moved.get(origin)).copied()
     }
 }
 
@@ -672,35 +688,49 @@ impl Loading {
         files: Vec<(PathBuf, Option<Stamp>)>,
     ) {
         let origin = NameBuf::from(zone.origin());
-        let before = earlier.by_spec.get(spec);
-        let was_signed = before.is_some_and(|entry| entry.is_unsigned && entry.version.tree().is_some());
-        let before = before.map(|entry| &entry.version);
+        let before = earlier.by_spec.get(spec).map_or((None, false), |it| (Some(&it.version), it.was_signed));
         let source = store::zone_with_journal(zone, &spec.file, time).map_err(anyhow::Error::from);
         let signed = source.and_then(|(source, unfit)| {
-            signing::load(source, spec, (before, was_signed), data).map(|version| (version, unfit))
+            signing::load(source, spec, before, data).map(|version| (version, unfit))
         });
         let entry = match signed {
             Ok((version, unfit)) => {
                 let warning = joined(unfit.into_iter().chain(left_out(&version)));
                 Entry { warning, ..Entry::read(spec, version, files) }
             }
-            Err(error) => {
-                self.failed += 1;
-                log::error!("zone {origin} cannot be signed: {error:#}");
-                // It takes no updates: they would be kept for a source that the file does not have any more.
-                let as_it_was = before.map(|version| Version { signing: None, ..version.clone() });
-                let last = as_it_was.or_else(|| signing::last_signed(&spec.file, origin.as_name()));
-                match last {
-                    Some(_) => log::warn!("zone {origin} is served as it was signed last"),
-                    None => log::error!("zone {origin} is answered with SERVFAIL until it can be signed"),
-                }
-                let placeholder = || ServedZone::unavailable(origin, Unavailable::NotReady);
-                let version = last.unwrap_or_else(|| Version::first(placeholder()));
-                let problem = format!("it cannot be signed: {error:#}");
-                Entry { is_unsigned: true, ..Entry::failed(spec, version, problem) }
-            }
+            Err(error) => self.unsigned(spec, origin, &error, earlier),
         };
         self.push(entry);
+    }
+
+    /// A zone that cannot be signed: it stays as it was, without signatures only if it had none.
+    fn unsigned(
+        &mut self,
+        spec: &ZoneSpec,
+        origin: NameBuf,
+        error: &anyhow::Error,
+        earlier: &Earlier<'_>,
+    ) -> Entry {
+        self.failed += 1;
+        log::error!("zone {origin} cannot be signed: {error:#}");
+        // Its source may be another one by now than the file has.
+        let as_it_was = |entry: &Entry| {
+            let was_signed = entry.was_signed || entry.version.signing.is_some();
+            (Version { signing: None, ..entry.version.clone() }, was_signed)
+        };
+        let on_disk = || Some((signing::last_signed(&spec.file, origin.as_name())?, true));
+        let last = earlier.last(spec, &origin).map(as_it_was).or_else(on_disk);
+        match last {
+            Some((_, true)) => log::warn!("zone {origin} is served as it was signed last"),
+            Some((_, false)) => {
+                log::warn!("zone {origin} is served as before, not signed here, and takes no updates")
+            }
+            None => log::error!("zone {origin} is answered with SERVFAIL until it can be signed"),
+        }
+        let placeholder = || ServedZone::unavailable(origin, Unavailable::NotReady);
+        let (version, was_signed) = last.unwrap_or_else(|| (Version::first(placeholder()), false));
+        let problem = format!("it cannot be signed: {error:#}");
+        Entry { is_unsigned: true, was_signed, ..Entry::failed(spec, version, problem) }
     }
 
     fn push(&mut self, entry: Entry) {
@@ -714,16 +744,18 @@ impl Loading {
         self.zones.push(entry);
     }
 
-    fn add_failed(&mut self, spec: &ZoneSpec, errors: &ZoneTextErrors, last_good: Option<Version>) {
+    fn add_failed(&mut self, spec: &ZoneSpec, errors: &ZoneTextErrors, last_good: Option<&Entry>) {
         self.failed += 1;
         log::error!("{errors}");
-        match &last_good {
-            Some(kept) => log::warn!("zone {} keeps its last good version", kept.served.origin()),
+        match last_good {
+            Some(kept) => log::warn!("zone {} keeps its last good version", kept.version.served.origin()),
             None => log::error!("{}", without_version(spec, errors)),
         }
-        if let Some(version) = last_good.or_else(|| placeholder(spec, errors)) {
+        let was_signed = last_good.is_some_and(|entry| entry.was_signed);
+        let version = last_good.map(|entry| entry.version.clone());
+        if let Some(version) = version.or_else(|| placeholder(spec, errors)) {
             let problem = errors.errors.first().map_or_else(|| errors.to_string(), ToString::to_string);
-            self.zones.push(Entry::failed(spec, version, problem));
+            self.zones.push(Entry { was_signed, ..Entry::failed(spec, version, problem) });
         }
     }
 }
@@ -854,6 +886,75 @@ mod tests {
             assert_eq!(looks.take_unsigned().len(), count, "{after:?}");
         }
         assert!(looks.pause(now) > 2 * signing::LOOK_AFTER_ERROR, "again and again");
+    }
+
+    /// `keys` is a directory below a file, which nobody can make, while `is_able` is false.
+    fn signed_spec(zones: &Zones, age: u64, serial: u32, is_able: bool) -> ZoneSpec {
+        let text = format!("$ORIGIN a.test.\n@ 60 SOA . . {serial} 1 1 1 1\n 60 NS ns.b.test.\n");
+        let keys = if is_able { "keys" } else { "file/keys" };
+        fs::write(zones.directory.join("file"), "").unwrap();
+        ZoneSpec {
+            keys: Some(zones.directory.join(keys)),
+            makes_keys: true,
+            ..zones.write("a.test.zone", age, &text)
+        }
+    }
+
+    /// Serial, and whether there are signatures, of the one zone; and its problem.
+    fn state(loaded: &Loaded) -> (Option<(u32, bool)>, Option<String>) {
+        let (origin, version) =
+            loaded.versions().map(|version| (origin_of_version(version), version)).next().unwrap();
+        let served = version.tree().map(|zone| (zone.serial(), zone.is_signed()));
+        (served, loaded.problems().remove(&origin))
+    }
+
+    #[test]
+    fn a_served_zone_that_is_to_be_signed_and_cannot_be_is_served_as_before_until_it_can_be() {
+        let zones = Zones::new("newly-signed");
+        let to_sign = signed_spec(&zones, 0, 5, false);
+        let plain = ZoneSpec { keys: None, ..to_sign.clone() };
+        let mut loaded = load_catalog(&[plain], None, &Choice::default(), true, Clients::default());
+        assert_eq!(state(&loaded), (Some((5, false)), None));
+        for round in 0..3 {
+            read_again(std::slice::from_ref(&to_sign), &mut loaded);
+            let (served, problem) = state(&loaded);
+            assert_eq!((served, loaded.failed), (Some((5, false)), 1), "{round}");
+            assert!(problem.unwrap().starts_with("it cannot be signed: "));
+            assert!(loaded.is_held_back(origin_of_version(loaded.versions().next().unwrap()).as_name()));
+        }
+        // Somebody makes room: it is signed as if it never had been, with a key of its own.
+        fs::remove_file(zones.directory.join("file")).unwrap();
+        read_again(&[to_sign], &mut loaded);
+        assert_eq!(state(&loaded), (Some((6, true)), None));
+        assert!(!loaded.is_held_back(origin_of_version(loaded.versions().next().unwrap()).as_name()));
+    }
+
+    #[test]
+    fn a_signed_zone_whose_settings_change_and_that_cannot_be_signed_by_them_keeps_its_signatures() {
+        let zones = Zones::new("still-signed");
+        let able = signed_spec(&zones, 0, 5, true);
+        let mut loaded =
+            load_catalog(std::slice::from_ref(&able), None, &Choice::default(), true, Clients::default());
+        assert_eq!(state(&loaded), (Some((6, true)), None));
+        fs::remove_file(zones.directory.join("a.test.zone.signed")).unwrap();
+        let unable = signed_spec(&zones, 9, 9, false);
+        for round in 0..2 {
+            read_again(std::slice::from_ref(&unable), &mut loaded);
+            assert_eq!((state(&loaded).0, loaded.failed), (Some((6, true)), 1), "{round}");
+        }
+        zones.write("a.test.zone", 3, "nonsense\n");
+        read_again(std::slice::from_ref(&unable), &mut loaded);
+        assert_eq!((state(&loaded).0, loaded.failed), (Some((6, true)), 1), "it cannot be read either");
+        signed_spec(&zones, 9, 9, true);
+        fs::rename(zones.directory.join("keys"), zones.directory.join("away")).unwrap();
+        read_again(std::slice::from_ref(&unable), &mut loaded);
+        fs::remove_file(zones.directory.join("file")).unwrap();
+        read_again(std::slice::from_ref(&unable), &mut loaded);
+        assert_eq!((state(&loaded).0, loaded.failed), (Some((6, true)), 1), "it gets no other key");
+        fs::rename(zones.directory.join("away"), zones.directory.join("keys")).unwrap();
+        read_again(&[able], &mut loaded);
+        assert_eq!(state(&loaded).1, None);
+        assert!(state(&loaded).0.unwrap().1);
     }
 
     #[test]

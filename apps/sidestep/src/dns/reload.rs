@@ -277,6 +277,11 @@ impl Reloads<'_> {
             self.shared.requests.failed(log::Level::Info, &line);
             return all(Rcode::Refused);
         }
+        if self.loaded.is_held_back(origin.as_name()) {
+            let line = format_args!("zone {origin} cannot be signed: updates are refused until it can be");
+            self.shared.requests.failed(log::Level::Warn, &line);
+            return all(Rcode::Refused);
+        }
         let Some((number, file, held)) = self.loaded.find(origin.as_name()) else {
             return all(Rcode::NotAuth);
         };

@@ -458,7 +458,7 @@ impl Signing {
     /// What is due of the signatures of a version, of so many names at most.
     fn due(&self, held: &Zone, names_max: usize) -> anyhow::Result<Due> {
         let (now, active) = (unix_time(), active(&self.keys)?);
-        Ok(self.signer(held.origin(), &active, now).due(held, names_max))
+        Ok(self.signer(held.origin(), &active, now).due(held, &self.source, names_max))
     }
 
     /// Writes the version behind `held`, and has it served. A disk that is full does not end that: what was signed before would end.
