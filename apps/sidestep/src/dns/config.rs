@@ -207,7 +207,7 @@ impl Config {
         let listen = if options.listen.is_empty() { &file.listen } else { &options.listen };
         let responder = options.responder.unwrap_or_default();
         let lines = LineSpecs::new(&file.lines, &file.geo, &directory)?;
-        let mut zones = Vec::new();
+        let (mut zones, mut are_written) = (Vec::new(), Vec::new());
         for table in &file.zones {
             let origin = table.origin.as_deref().map(parse_origin).transpose()?;
             let file = directory.join(&table.file);
@@ -234,12 +234,14 @@ impl Config {
                 lines,
             };
             transfers.add_zone(&spec, table)?;
+            are_written.push(spec.keys.is_some() || !table.allow_update.is_empty());
             zones.push(spec);
         }
         for text in &options.sources.zones {
             zones.push(parse_zone(text)?);
         }
-        secondary::refuse_shared_files(&transfers.secondaries, &zones)?;
+        let is_written = |place: usize| are_written.get(place).copied().unwrap_or(false);
+        secondary::refuse_shared_files(&transfers.secondaries, &zones, is_written)?;
         if let Some(etcd) = &transfers.etcd {
             let of_secondaries = transfers.secondaries.iter().filter_map(|spec| spec.file.as_deref());
             etcd.refuse_files_of_others(zones.iter().map(|spec| &*spec.file).chain(of_secondaries))?;

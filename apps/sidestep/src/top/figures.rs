@@ -8,15 +8,28 @@ use observe::report::{Count, CountersReport, SocketReport};
 use super::cpu::TICK_MS;
 use super::look::{Look, SOCKETS_MAX, Seen, SeenInterface};
 
-/// Counters of a stack that count what was lost or refused.
-const STACK_DROPS: [&str; 7] = [
+/// Counters of a stack that count what was lost or refused, each packet once.
+const STACK_DROPS: [&str; 9] = [
     "TcpInErrs",
+    "TcpExtListenDrops",
+    "TcpExtPAWSEstab",
+    "TcpExtTCPRcvQDrop",
+    "TcpExtTCPOFODrop",
+    "TcpExtTCPZeroWindowDrop",
+    "UdpInErrors",
+    "SidestepRepliesDropped",
+    "SidestepUdpOutTooLong",
+];
+/// Those that say why something was lost that one of the others counts, too.
+const REASONS: [&str; 8] = [
     "TcpInCsumErrors",
     "TcpExtListenOverflows",
-    "TcpExtListenDrops",
     "TcpExtTCPReqQFullDrop",
-    "TcpExtPAWSEstab",
+    "TcpExtOfoPruned",
     "SidestepMemoryRefused",
+    "UdpInCsumErrors",
+    "UdpRcvbufErrors",
+    "UdpMemErrors",
 ];
 
 /// All that is shown.
@@ -91,7 +104,8 @@ pub(super) struct Sockets {
 
 impl Program {
     pub(super) fn drop_rate(&self) -> f64 {
-        self.drops.iter().map(|drop| drop.rate).sum()
+        let counted_once = self.drops.iter().filter(|drop| !REASONS.contains(&drop.reason.as_str()));
+        counted_once.map(|drop| drop.rate).sum()
     }
 }
 
@@ -205,7 +219,8 @@ fn lost(report: &CountersReport) -> BTreeMap<String, u64> {
         add(name, *value);
     }
     for engine in &report.engines {
-        let stack = engine.stack.iter().filter(|(name, _)| STACK_DROPS.contains(&name.as_str()));
+        let is_loss = |name: &str| STACK_DROPS.contains(&name) || REASONS.contains(&name);
+        let stack = engine.stack.iter().filter(|(name, _)| is_loss(name));
         let own = engine.engine.iter().filter(|(name, _)| is_lost(name));
         own.chain(stack).for_each(|(name, value)| add(name, *value));
     }
@@ -359,6 +374,19 @@ mod tests {
         assert_eq!(in_percent(program.engines[0]), [10, 20, 70]);
         let drop = |reason: &str, rate, total| Drop { reason: reason.to_owned(), rate, total };
         assert_eq!(program.drops, [drop("rx_dropped_full", 200.0, 300), drop("TcpInErrs", 0.0, 7)]);
+    }
+
+    #[test]
+    fn what_was_lost_counts_once_though_its_reason_is_shown_too() {
+        let drop = |reason: &str, rate| Drop { reason: reason.to_owned(), rate, total: 40 };
+        let drops = vec![
+            drop("UdpInErrors", 30.0),
+            drop("UdpRcvbufErrors", 30.0),
+            drop("TcpExtListenDrops", 5.0),
+            drop("TcpExtListenOverflows", 5.0),
+            drop("rx_dropped_full", 2.0),
+        ];
+        assert_eq!(Program { drops, ..Program::default() }.drop_rate(), 37.0);
     }
 
     #[test]

@@ -62,10 +62,12 @@ impl Claims {
     }
 }
 
-/// Refuses a secondary zone whose file another zone has, too: each would have the other's version after a restart.
+/// Refuses a secondary zone whose file another zone has, too: each would have the other's version after a restart. So it is with other zones
+/// of one file, of which one at least `is_written`: what the server writes beside the file would be both zones'.
 pub(crate) fn refuse_shared_files(
     secondaries: &[Arc<SecondarySpec>],
     zones: &[ZoneSpec],
+    is_written: impl Fn(usize) -> bool,
 ) -> anyhow::Result<()> {
     let (mut directories, mut owners) = (BTreeMap::new(), BTreeMap::new());
     for spec in secondaries {
@@ -78,15 +80,29 @@ pub(crate) fn refuse_shared_files(
             );
         }
     }
-    for zone in zones {
-        if let Some(origin) = owners.get(&identity(&zone.file, &mut directories)) {
-            let name = zone.origin.clone().or_else(|| origin_from_path(&zone.file));
-            let name = name.map(|name| format!(" {name}")).unwrap_or_default();
-            let file = zone.file.display();
+    let mut readers: BTreeMap<PathBuf, usize> = BTreeMap::new();
+    for (place, zone) in zones.iter().enumerate() {
+        let (own, file) = (identity(&zone.file, &mut directories), zone.file.display());
+        if let Some(origin) = owners.get(&own) {
+            let name = named(zone);
             bail!("secondary {origin}: file: {file} is the file of [[zone]]{name}, too: give it another one");
+        }
+        if let Some(other) = readers.insert(own, place)
+            && (is_written(place) || is_written(other))
+        {
+            let (name, other) = (named(zone), named(&zones[other]));
+            bail!(
+                "[[zone]]{name}: file: {file} is the file of [[zone]]{other}, too: zones with updates or dnssec have a file each"
+            );
         }
     }
     Ok(())
+}
+
+/// The name of a zone, as far as it is known, behind a space.
+fn named(zone: &ZoneSpec) -> String {
+    let name = zone.origin.clone().or_else(|| origin_from_path(&zone.file));
+    name.map(|name| format!(" {name}")).unwrap_or_default()
 }
 
 /// The same for all ways to write a path. The file itself need not be there. `directories` are those that are known: most files lie in a few.
@@ -106,6 +122,21 @@ mod tests {
     use std::thread;
 
     use super::*;
+
+    #[test]
+    fn zones_have_one_file_only_as_long_as_it_is_only_read() {
+        let zone = |origin: &str| ZoneSpec {
+            origin: Some(NameBuf::from_text(origin.as_bytes(), None).unwrap()),
+            ..ZoneSpec::of("parked.zone".into())
+        };
+        let zones = [zone("a.example."), zone("b.example."), ZoneSpec::of("./other.zone".into())];
+        assert!(refuse_shared_files(&[], &zones, |_| false).is_ok());
+        assert!(refuse_shared_files(&[], &zones, |place| place == 2).is_ok());
+        for written in [0, 1] {
+            let refused = refuse_shared_files(&[], &zones, |place| place == written).unwrap_err().to_string();
+            assert!(refused.contains("a.example") && refused.contains("b.example"), "{refused}");
+        }
+    }
 
     #[test]
     fn a_file_that_is_claimed_is_not_changed_however_its_path_is_written() {
