@@ -33,7 +33,7 @@ pub(crate) struct Crowd {
 impl Crowd {
     /// A thread has waited for the lock, on this processor.
     pub(crate) fn note_wait(&mut self, waited: Duration, processor: i32) {
-        self.waited = self.waited + waited;
+        self.waited += waited;
         self.processors |= 1u64.rotate_left(processor as u32);
     }
 
