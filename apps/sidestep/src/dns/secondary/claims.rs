@@ -84,25 +84,28 @@ pub(crate) fn refuse_shared_files(
     for (place, zone) in zones.iter().enumerate() {
         let (own, file) = (identity(&zone.file, &mut directories), zone.file.display());
         if let Some(origin) = owners.get(&own) {
-            let name = named(zone);
+            let name = name_of(zone).map(|name| format!(" {name}")).unwrap_or_default();
             bail!("secondary {origin}: file: {file} is the file of [[zone]]{name}, too: give it another one");
         }
-        if let Some(other) = readers.insert(own, place)
-            && (is_written(place) || is_written(other))
+        let Some(other) = readers.insert(own, place).filter(|other| is_written(place) || is_written(*other))
+        else {
+            continue;
+        };
+        // A zone may be named by the configuration and on the command line, too.
+        if let (Some(name), Some(other)) = (name_of(zone), name_of(&zones[other]))
+            && name != other
         {
-            let (name, other) = (named(zone), named(&zones[other]));
             bail!(
-                "[[zone]]{name}: file: {file} is the file of [[zone]]{other}, too: zones with updates or dnssec have a file each"
+                "[[zone]] {name}: file: {file} is the file of [[zone]] {other}, too: zones with updates or dnssec have a file each"
             );
         }
     }
     Ok(())
 }
 
-/// The name of a zone, as far as it is known, behind a space.
-fn named(zone: &ZoneSpec) -> String {
-    let name = zone.origin.clone().or_else(|| origin_from_path(&zone.file));
-    name.map(|name| format!(" {name}")).unwrap_or_default()
+/// The name of a zone, as far as it is known without a look at its file.
+fn name_of(zone: &ZoneSpec) -> Option<NameBuf> {
+    zone.origin.clone().or_else(|| origin_from_path(&zone.file))
 }
 
 /// The same for all ways to write a path. The file itself need not be there. `directories` are those that are known: most files lie in a few.
@@ -132,6 +135,8 @@ mod tests {
         let zones = [zone("a.example."), zone("b.example."), ZoneSpec::of("./other.zone".into())];
         assert!(refuse_shared_files(&[], &zones, |_| false).is_ok());
         assert!(refuse_shared_files(&[], &zones, |place| place == 2).is_ok());
+        let twice = [zone("a.example."), zone("A.example.")];
+        assert!(refuse_shared_files(&[], &twice, |_| true).is_ok(), "it is one zone");
         for written in [0, 1] {
             let refused = refuse_shared_files(&[], &zones, |place| place == written).unwrap_err().to_string();
             assert!(refused.contains("a.example") && refused.contains("b.example"), "{refused}");
