@@ -129,6 +129,8 @@ fn metrics_sum_up_all_zones_and_of_those_that_do_not_all_fit_they_show_the_bad_o
         let directory = Directory::new().unwrap();
         let tables = tables(&directory, max);
         let server = serve(directory, &tables);
+        // It is counted in a moment, and the server is ready before.
+        wait_until("the bad one is known", || server.counter("zones_with_problem") > 0);
         let counts = tests::stats(server.directory.path());
         let value = |name: &str| counts.iter().find(|(own, _)| own == name).map(|(_, value)| *value);
         assert_eq!((value("zones"), value("zones_with_problem")), (Some(301), Some(1)), "{max}");
