@@ -395,3 +395,86 @@ fn key(name: Name<'_>, depth: u8) -> u64 {
     key.iter_mut().zip(octets).for_each(|(to, octet)| *to = octet);
     u64::from_be_bytes(key)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ZoneBuilder, ZoneEditor};
+
+    fn name(text: &str) -> NameBuf {
+        NameBuf::from_text(text.as_bytes(), None).unwrap()
+    }
+
+    /// A zone in which each of these names has an NSEC record.
+    fn zone(names: &[String]) -> Zone {
+        let mut builder = ZoneBuilder::new(name("example.").as_name(), 5);
+        builder.add(name("example.").as_name(), 60, Rtype::SOA, &[0; 22]).unwrap();
+        for owner in names.iter().map(String::as_str).chain(["example."]) {
+            builder.add(name(owner).as_name(), 60, Rtype::NSEC, b"\0").unwrap();
+        }
+        builder.finish().unwrap()
+    }
+
+    fn names(zone: &Zone) -> Nsec<'_> {
+        match zone.denial() {
+            Some(Denial::Nsec(names)) => names,
+            _ => panic!("it has NSEC records"),
+        }
+    }
+
+    #[test]
+    fn names_whose_keys_are_the_same_are_told_apart() {
+        // Of "customer-00" and the rest a key has the first eight octets.
+        let owners: Vec<String> =
+            (0..50).map(|number| format!("customer-{:02}.example.", 2 * number)).collect();
+        let zone = zone(&owners);
+        let names = names(&zone);
+        let owner_of = |node: Node<'_>| name_of(node).to_string();
+        for (number, owner) in owners.iter().enumerate() {
+            let before = if number == 0 { "example." } else { &*owners[number - 1] };
+            assert_eq!(owner_of(names.at_or_before(name(owner).as_name())), *owner);
+            assert_eq!(owner_of(names.before(name(owner).as_name())), before);
+            let between = name(&format!("customer-{:02}.example.", 2 * number + 1));
+            assert_eq!(owner_of(names.at_or_before(between.as_name())), *owner);
+            assert_eq!(owner_of(names.before(between.as_name())), *owner);
+        }
+    }
+
+    #[test]
+    fn each_version_has_its_own_record_at_the_wildcard() {
+        let first = zone(&["a.example.".to_owned()]);
+        let denies = |zone: &Zone| name_of(names(zone).at_or_before_wildcard().unwrap()).to_string();
+        assert_eq!(denies(&first), "example.");
+        let mut editor = ZoneEditor::new(&first);
+        editor.add(name("!.example.").as_name(), 60, Rtype::NSEC, b"\0").unwrap();
+        let second = editor.finish().unwrap().zone;
+        assert_eq!((denies(&first), denies(&second)), ("example.".to_owned(), "!.example.".to_owned()));
+    }
+
+    #[test]
+    fn signatures_are_found_wherever_they_stand() {
+        let signature = |covered: Rtype| [&covered.0.to_be_bytes()[..], &[0; 20]].concat();
+        for is_behind in [true, false] {
+            let mut builder = ZoneBuilder::new(name("example.").as_name(), 5);
+            let mut add =
+                |rtype, rdata: &[u8]| builder.add(name("example.").as_name(), 60, rtype, rdata).unwrap();
+            let signatures = [Rtype::SOA, Rtype::NSEC].map(signature);
+            if !is_behind {
+                signatures.iter().for_each(|rdata| add(Rtype::RRSIG, rdata));
+            }
+            add(Rtype::SOA, &[0; 22]);
+            add(Rtype::NSEC, b"\0");
+            add(Rtype::TXT, b"\0");
+            if is_behind {
+                signatures.iter().for_each(|rdata| add(Rtype::RRSIG, rdata));
+            }
+            let zone = builder.finish().unwrap();
+            let covered = |rtype| {
+                let set = zone.apex().rrset(rtype).unwrap();
+                zone.apex().signatures_of(set).and_then(Rrset::covered)
+            };
+            assert_eq!(covered(Rtype::NSEC), Some(Rtype::NSEC));
+            assert_eq!((covered(Rtype::SOA), covered(Rtype::TXT)), (Some(Rtype::SOA), None));
+        }
+    }
+}

@@ -20,6 +20,7 @@ use super::answer_log::QueryLogSpec;
 use super::config_file::{AnswersTable, ConfigFile, DpdkTable, TcpTable, ZoneTable};
 use super::encrypted::encrypted;
 use super::guard_config::GuardConfig;
+use super::journal;
 use super::lines::{LineSpecs, ZoneLine};
 use super::options::{BusyPoll, ResponderKind, Serve};
 use super::pools::{PoolSpec, pools};
@@ -207,7 +208,7 @@ impl Config {
         let listen = if options.listen.is_empty() { &file.listen } else { &options.listen };
         let responder = options.responder.unwrap_or_default();
         let lines = LineSpecs::new(&file.lines, &file.geo, &directory)?;
-        let (mut zones, mut are_written) = (Vec::new(), Vec::new());
+        let mut zones = Vec::new();
         for table in &file.zones {
             let origin = table.origin.as_deref().map(parse_origin).transpose()?;
             let file = directory.join(&table.file);
@@ -234,13 +235,14 @@ impl Config {
                 lines,
             };
             transfers.add_zone(&spec, table)?;
-            are_written.push(spec.keys.is_some() || !table.allow_update.is_empty());
             zones.push(spec);
         }
         for text in &options.sources.zones {
             zones.push(parse_zone(text)?);
         }
-        let is_written = |place: usize| are_written.get(place).copied().unwrap_or(false);
+        let is_written = |zone: &ZoneSpec| {
+            zone.keys.is_some() || transfers.has_updates(zone) || journal::time(&zone.file).is_some()
+        };
         secondary::refuse_shared_files(&transfers.secondaries, &zones, is_written)?;
         if let Some(etcd) = &transfers.etcd {
             let of_secondaries = transfers.secondaries.iter().filter_map(|spec| spec.file.as_deref());

@@ -177,6 +177,11 @@ impl Transfers {
         Ok(())
     }
 
+    /// Whether anybody may change a zone.
+    pub(crate) fn has_updates(&self, spec: &ZoneSpec) -> bool {
+        self.zones.get(spec).is_some_and(|own| !own.allow_update.0.is_empty())
+    }
+
     /// Whether anybody may transfer anything.
     pub(crate) fn are_allowed(&self) -> bool {
         let own = self.zones.values().filter_map(|own| own.allow_transfer.as_ref());

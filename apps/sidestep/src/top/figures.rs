@@ -9,23 +9,23 @@ use super::cpu::TICK_MS;
 use super::look::{Look, SOCKETS_MAX, Seen, SeenInterface};
 
 /// Counters of a stack that count what was lost or refused, each packet once.
-const STACK_DROPS: [&str; 9] = [
+const STACK_DROPS: [&str; 10] = [
     "TcpInErrs",
     "TcpExtListenDrops",
     "TcpExtPAWSEstab",
     "TcpExtTCPRcvQDrop",
     "TcpExtTCPOFODrop",
+    "TcpExtOfoPruned",
     "TcpExtTCPZeroWindowDrop",
     "UdpInErrors",
     "SidestepRepliesDropped",
     "SidestepUdpOutTooLong",
 ];
 /// Those that say why something was lost that one of the others counts, too.
-const REASONS: [&str; 8] = [
+const REASONS: [&str; 7] = [
     "TcpInCsumErrors",
     "TcpExtListenOverflows",
     "TcpExtTCPReqQFullDrop",
-    "TcpExtOfoPruned",
     "SidestepMemoryRefused",
     "UdpInCsumErrors",
     "UdpRcvbufErrors",

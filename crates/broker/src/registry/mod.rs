@@ -365,7 +365,7 @@ impl Registry {
         }
     }
 
-    /// Addresses of an interface have come or gone: claims take what they take there from scratch.
+    /// Addresses of an interface have come or gone: what claims take there is found out anew.
     fn place_all(&mut self, link: LinkNumber) {
         let Some(interface) = self.interfaces.get_mut(&link) else { return };
         for (key, state) in &mut interface.keys {

@@ -83,6 +83,7 @@ pub(crate) struct State {
     pub(crate) observers: usize,
     /// Counts for the status.
     pub(crate) left_to_kernel: LeftToKernel,
+    /// How long threads wait for the lock.
     pub(crate) crowd: Crowd,
 }
 

@@ -66,6 +66,7 @@ impl Stack {
         };
         if self.listeners.get(id).is_none_or(|listener| listener.is_full()) {
             self.shared.counters.listen_overflows += 1;
+            self.shared.counters.listen_drops += 1;
             return Whose::Ours;
         }
         self.shared.counters.syncookies_recv += 1;

@@ -195,6 +195,7 @@ impl Stack {
             }
             HalfOpenVerdict::Complete if listener.is_full() => {
                 self.shared.counters.listen_overflows += 1;
+                self.shared.counters.listen_drops += 1;
             }
             HalfOpenVerdict::Complete => self.complete(place, hop, segment, now),
         }

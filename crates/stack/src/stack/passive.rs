@@ -189,6 +189,7 @@ impl Stack {
         let Some(id) = self.connections.insert_with(make) else {
             self.shared.paths.release(path);
             self.shared.counters.memory_refused += 1;
+            self.shared.counters.listen_drops += 1;
             return None;
         };
         self.flows.insert(self.flows.hash_of(&key), id.index());

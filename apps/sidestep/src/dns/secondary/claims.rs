@@ -67,7 +67,7 @@ impl Claims {
 pub(crate) fn refuse_shared_files(
     secondaries: &[Arc<SecondarySpec>],
     zones: &[ZoneSpec],
-    is_written: impl Fn(usize) -> bool,
+    is_written: impl Fn(&ZoneSpec) -> bool,
 ) -> anyhow::Result<()> {
     let (mut directories, mut owners) = (BTreeMap::new(), BTreeMap::new());
     for spec in secondaries {
@@ -80,23 +80,23 @@ pub(crate) fn refuse_shared_files(
             );
         }
     }
-    let mut readers: BTreeMap<PathBuf, usize> = BTreeMap::new();
-    for (place, zone) in zones.iter().enumerate() {
+    let mut readers: BTreeMap<PathBuf, &ZoneSpec> = BTreeMap::new();
+    for zone in zones {
         let (own, file) = (identity(&zone.file, &mut directories), zone.file.display());
         if let Some(origin) = owners.get(&own) {
             let name = name_of(zone).map(|name| format!(" {name}")).unwrap_or_default();
             bail!("secondary {origin}: file: {file} is the file of [[zone]]{name}, too: give it another one");
         }
-        let Some(other) = readers.insert(own, place).filter(|other| is_written(place) || is_written(*other))
+        let Some(other) = readers.insert(own, zone).filter(|other| is_written(zone) || is_written(other))
         else {
             continue;
         };
         // A zone may be named by the configuration and on the command line, too.
-        if let (Some(name), Some(other)) = (name_of(zone), name_of(&zones[other]))
+        if let (Some(name), Some(other)) = (name_of(zone), name_of(other))
             && name != other
         {
             bail!(
-                "[[zone]] {name}: file: {file} is the file of [[zone]] {other}, too: zones with updates or dnssec have a file each"
+                "[[zone]] {name}: file: {file} is the file of [[zone]] {other}, too: zones with updates, a journal or dnssec have a file each"
             );
         }
     }
@@ -134,11 +134,12 @@ mod tests {
         };
         let zones = [zone("a.example."), zone("b.example."), ZoneSpec::of("./other.zone".into())];
         assert!(refuse_shared_files(&[], &zones, |_| false).is_ok());
-        assert!(refuse_shared_files(&[], &zones, |place| place == 2).is_ok());
+        assert!(refuse_shared_files(&[], &zones, |zone| zone.origin.is_none()).is_ok());
         let twice = [zone("a.example."), zone("A.example.")];
         assert!(refuse_shared_files(&[], &twice, |_| true).is_ok(), "it is one zone");
-        for written in [0, 1] {
-            let refused = refuse_shared_files(&[], &zones, |place| place == written).unwrap_err().to_string();
+        for written in &zones[..2] {
+            let is_written = |zone: &ZoneSpec| zone.origin == written.origin;
+            let refused = refuse_shared_files(&[], &zones, is_written).unwrap_err().to_string();
             assert!(refused.contains("a.example") && refused.contains("b.example"), "{refused}");
         }
     }
