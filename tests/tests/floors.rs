@@ -126,7 +126,6 @@ const FLOORS: &[House] = &[
     (
         "crates/posix/src/moves",
         &[
-            &["crowd"],
             &["brokers", "inherited", "strays", "unserved", "usage"],
             &["steps"],
             &["keep", "to_stack"],
@@ -146,7 +145,6 @@ const FLOORS: &[House] = &[
             &["ready", "collect"],
             &["bell", "broker", "connections", "watched"],
             &["state"],
-            &["crowd"],
         ],
     ),
     (

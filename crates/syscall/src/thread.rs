@@ -114,14 +114,6 @@ pub fn processor() -> i32 {
     processor as i32
 }
 
-/// The time that all threads of the process have run, on whatever processors (clock_gettime(2), `CLOCK_PROCESS_CPUTIME_ID`).
-pub fn process_time() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes one `timespec` into `time`.
-    unsafe { raw!(libc::SYS_clock_gettime, libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
 /// kill(2).
 pub fn kill(process: i32, signal: i32) -> io::Result<()> {
     // SAFETY: no memory is involved.

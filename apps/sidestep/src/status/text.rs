@@ -103,7 +103,6 @@ fn sockets(text: &mut String, report: &ProgramReport, process: Option<Process>) 
     let causes = [
         (report.moved_for_bulk, "they transferred large amounts"),
         (report.moved_for_threads, "a thread for each of them slept in it"),
-        (report.moved_for_crowd, "the program's threads waited for each other"),
     ];
     for (moved, why) in causes.into_iter().filter(|(moved, _)| *moved > 0) {
         let _ = writeln!(
@@ -226,7 +225,6 @@ mod tests {
             moved_to_kernel,
             moved_for_bulk: 3,
             moved_for_threads: 0,
-            moved_for_crowd: 0,
             counters,
         };
         let report = StatusReport { programs: vec![status(Some(report))], interfaces: Vec::new() };

@@ -26,9 +26,6 @@ pub struct ProgramReport {
     pub moved_for_bulk: u64,
     /// Those of them whose threads mostly had to be woken by another thread.
     pub moved_for_threads: u64,
-    /// Those of them that left with all others, as the program's threads waited for each other.
-    #[serde(default)]
-    pub moved_for_crowd: u64,
     /// Counters that are worth a look, such as drops, with the names that `sidestep counters` has.
     pub counters: Vec<(String, u64)>,
 }

@@ -315,6 +315,4 @@ pub(crate) struct LeftToKernel {
     pub(crate) bulk: u64,
     /// Those of them whose threads mostly had to be woken by another thread.
     pub(crate) threads: u64,
-    /// Those of them that left with all others, as the program's threads waited for each other.
-    pub(crate) crowd: u64,
 }

@@ -431,7 +431,6 @@ impl Attachment for Brokered {
             moved_to_kernel: status.left_to_kernel.moved,
             moved_for_bulk: status.left_to_kernel.bulk,
             moved_for_threads: status.left_to_kernel.threads,
-            moved_for_crowd: status.left_to_kernel.crowd,
             counters: status.counters,
         };
         let _ = self.ask(|client| client.report(report));

@@ -169,10 +169,7 @@ impl State {
             return false;
         }
         let is_common = self.sockets.get(id).is_none_or(|socket| socket.is_common);
-        if is_common
-            || self.crowd.has_left
-            || !self.attachment.as_ref().is_some_and(|it| it.wants(Purpose::Outgoing))
-        {
+        if is_common || !self.attachment.as_ref().is_some_and(|it| it.wants(Purpose::Outgoing)) {
             return false;
         }
         self.attach(now);

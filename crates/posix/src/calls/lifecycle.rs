@@ -9,7 +9,6 @@ use crate::broker_side::LeftToKernel;
 use crate::descriptors::fd_table::Entry;
 use crate::descriptors::internal;
 use crate::ids::SocketId;
-use crate::process::crowd::Crowd;
 use crate::process::{Process, State};
 use crate::socket::kernel_only::has_adopted;
 use crate::socket::stall::Stall;
@@ -236,7 +235,6 @@ impl State {
         self.awaiting_route.clear();
         self.asked_by_children.clear();
         self.left_to_kernel = LeftToKernel::default();
-        self.crowd = Crowd::default();
         self.observers = 0; // Their threads are not here.
         self.forget_closing();
         self.moved_in_calls.forget();

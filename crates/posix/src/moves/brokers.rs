@@ -18,18 +18,12 @@ use crate::socket::place::{Happening, Step};
 const ENDED: &str = "the broker has ended";
 
 impl State {
-    /// The broker is about to end.
-    pub(crate) fn leave_to_ending_broker(&mut self, now: Instant) {
-        self.leave_to_kernel(ENDED, now);
-    }
-
-    /// All sockets are the kernel's from now on, for this reason. Connections that are our parent's stay so: it is about to do the same, or
-    /// gives them when they are used.
-    pub(crate) fn leave_to_kernel(&mut self, reason: &'static str, now: Instant) {
+    /// The broker is about to end. Connections become the kernel's; those of our parent are lost.
+    pub(crate) fn leave_to_kernel(&mut self, now: Instant) {
         let ids: Vec<SocketId> = self.sockets.iter().map(|(id, _)| id).collect();
         for id in ids {
-            match self.step(id, Happening::KernelOnly(reason)) {
-                Step::AskParent => {}
+            match self.step(id, Happening::KernelOnly(ENDED)) {
+                Step::AskParent => {}                        // It is about to do the same.
                 step => drop(self.carry_out(id, step, now)), // What is lost says so when it is used.
             }
         }

@@ -5,7 +5,6 @@
 //! | file | what moves |
 //! | --- | --- |
 //! | `inherited.rs`, `unserved.rs`, `usage.rs`, `strays.rs` | what a child asks for; what no thread takes; what the kernel serves better; what comes by another process's queue |
-//! | `crowd.rs` | all, when the program's threads wait for each other |
 //! | `brokers.rs` | all, when the broker ends; when another has taken the place of a killed one, it learns of our claims |
 //! | `steps.rs` | a step of the table, whatever it is |
 //! | `keep.rs`, `to_stack.rs` | a shadow that only the kernel may have; a socket that connects |
@@ -16,7 +15,6 @@
 
 mod behind;
 mod brokers;
-mod crowd;
 mod datagrams;
 mod family;
 mod inherited;

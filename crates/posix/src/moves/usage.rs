@@ -39,7 +39,7 @@ impl State {
 
     /// Whether nothing of a connection would stay behind: an octet that is urgent, what the program is to be told of its sends. Nor may
     /// another thread's call wait: a connection that the kernel refuses comes back with another id, and the call has the old one.
-    pub(super) fn may_leave(&mut self, id: SocketId) -> bool {
+    fn may_leave(&mut self, id: SocketId) -> bool {
         let Some(socket) = self.sockets.get(id) else { return false };
         let is_bare = socket.callers.is_empty() && socket.rare.is_none();
         let Some(connection) = socket.connection().filter(|_| is_bare) else { return false };

@@ -4,7 +4,6 @@ mod bell;
 mod broker;
 mod collect;
 mod connections;
-pub(crate) mod crowd;
 mod ready;
 mod send_times;
 mod state;

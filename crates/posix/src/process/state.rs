@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use clock::{Duration, Instant};
 #[cfg(not(test))]
@@ -18,7 +18,6 @@ use crate::inside;
 use crate::kinship::{Ends, Kinship};
 use crate::moved_in_calls::MovedInCalls;
 use crate::own_thread::OwnThread;
-use crate::process::crowd::Crowd;
 use crate::queue::Queue;
 use crate::socket::Socket;
 #[cfg(test)]
@@ -83,8 +82,6 @@ pub(crate) struct State {
     pub(crate) observers: usize,
     /// Counts for the status.
     pub(crate) left_to_kernel: LeftToKernel,
-    /// How long threads wait for the lock.
-    pub(crate) crowd: Crowd,
 }
 
 impl Process {
@@ -105,23 +102,8 @@ impl Process {
 
     /// Takes the lock. A thread that panicked left nothing behind that others could not go on with.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        let mut state = match self.lock.try_lock() {
-            Ok(state) => state,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => self.wait_for_lock(),
-        };
+        let state = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         inside::shield();
-        if state.crowd.note_taken() {
-            state.crowd.look(syscall::process_time().into());
-        }
-        state
-    }
-
-    #[cold]
-    fn wait_for_lock(&self) -> MutexGuard<'_, State> {
-        let began = self.now();
-        let mut state = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        state.crowd.note_wait(self.now().since(began), syscall::processor());
         state
     }
 
@@ -178,7 +160,6 @@ impl State {
             moves: 0,
             observers: 0,
             left_to_kernel: LeftToKernel::default(),
-            crowd: Crowd::default(),
         };
         state.hide_attachment();
         state

@@ -6,7 +6,6 @@ use std::os::fd::RawFd;
 use crate::address::local_of;
 use crate::ids::SocketId;
 use crate::process::State;
-use crate::process::crowd::CROWDED;
 use crate::socket::kernel_only::REUSEPORT_PROGRAM;
 use crate::socket::settings::timeout_of;
 use crate::socket::udp_messages::udp_int;
@@ -36,7 +35,6 @@ impl State {
             socket.kernel_only == Some(REUSEPORT_PROGRAM) && local_of(socket.fd()) == Some(local)
         };
         let own = self.sockets.get(id).and_then(|socket| socket.kernel_only);
-        let own = own.or(self.crowd.has_left.then_some(CROWDED));
         let own = own.or_else(|| why_kind_is_kernel_only(self.sockets.get(id)?));
         own.or_else(|| self.sockets.iter().any(|(_, socket)| chooses(socket)).then_some(REUSEPORT_PROGRAM))
     }

@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering;
 
 use super::*;
-use crate::process::crowd::Crowd;
 use crate::wait::On;
 
 /// Sends `calls` times so many octets, and reads them at the other end. The octets that were sent before a call was left to the kernel.
@@ -123,36 +122,4 @@ fn a_connection_that_receives_in_bulk_moves_to_the_kernel() {
     assert!((1 << 20..2 << 20).contains(&received), "after {received} octets");
     assert!(!pair.right.table.is_ours(right));
     assert_eq!(pair.right.lock().left_to_kernel.bulk, 1);
-}
-
-/// Threads of the left program have waited for each other nearly always.
-fn crowd(pair: &Pair) {
-    pair.left.lock().crowd = Crowd::too_much();
-    pair.settle();
-}
-
-#[test]
-fn a_program_whose_threads_wait_for_each_other_leaves_the_stack() {
-    let pair = Pair::new();
-    let (left, right) = pair.connected();
-    crowd(&pair);
-    assert!(!pair.left.table.is_ours(left) && pair.right.table.is_ours(right));
-    let state = pair.left.lock();
-    assert_eq!((state.left_to_kernel.crowd, state.left_to_kernel.moved), (1, 1));
-    assert!(state.queue.runtime.is_none() && !state.attached);
-}
-
-#[test]
-fn a_crowd_stays_where_the_profile_says_so_or_the_kernel_takes_none() {
-    for keeps in [true, false] {
-        let pair = Pair::new();
-        pair.others.keeps_unsuited.store(keeps, Ordering::Relaxed);
-        pair.others.take_none.store(!keeps, Ordering::Relaxed);
-        let (left, right) = pair.connected();
-        crowd(&pair);
-        assert!(pair.left.table.is_ours(left));
-        pair.right.send_all(right, b"still here").unwrap();
-        pair.settle();
-        assert_eq!(pair.left.recv(left, &mut [0; 16], libc::MSG_DONTWAIT), Ok(10));
-    }
 }

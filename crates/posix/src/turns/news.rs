@@ -75,7 +75,7 @@ impl State {
             Incident::Observer(observer) => self.on_observer(observer),
             Incident::Returned => self.claim_all_again(),
             Incident::Closing => {
-                self.leave_to_ending_broker(now);
+                self.leave_to_kernel(now);
                 self.on_broker_gone();
             }
             Incident::Gone => self.on_broker_gone(),

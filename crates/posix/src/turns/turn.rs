@@ -30,7 +30,6 @@ impl State {
         self.release_ended(now);
         self.look_after_children(now);
         self.look_at_stalls(now);
-        self.leave_if_crowded(now);
         self.attend(now);
         if !self.attached {
             self.drop_unused_stack();
