@@ -26,7 +26,7 @@ const FLOORS: &[House] = &[
     (
         "crates/broker/src/server",
         &[
-            &["handle", "fuzz", "place"],
+            &["handle", "fuzz", "place", "member"],
             &["made_up"],
             &["turns"],
             &["requests"],

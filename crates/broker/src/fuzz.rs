@@ -93,6 +93,7 @@ fn read(octets: &[u8]) -> Result<ToBroker, ProtocolError> {
 fn events_of_request(client: usize, socket: u8, request: Request) -> Vec<Event> {
     let event = match request {
         Request::Hello { .. } => Some(Event::Connect),
+        Request::Join { .. } => None, // The registry knows nothing of it.
         Request::Queues { wanted: true } => Some(Event::Attach(client)),
         Request::Queues { wanted: false } => Some(Event::GiveBack(client)),
         Request::Serve { queues, key: None } => {

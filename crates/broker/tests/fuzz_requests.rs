@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 
 use broker::fuzz_requests;
 use broker::protocol::{
-    ClaimId, Handshake, Key, Moving, ProgramReport, Purpose, Request, ToBroker, Transport, VERSION, decode,
+    ClaimId, Handshake, Key, Moving, Options, Profile, ProgramReport, Purpose, Request, ToBroker, Transport,
+    VERSION, decode,
 };
 use transit::{Established, Hop, SeqNum, SocketKind, State};
 
@@ -49,6 +50,7 @@ fn the_cases_have_every_request() {
     }
     let all = [
         "hello",
+        "join",
         "queues",
         "serve",
         "give",
@@ -71,6 +73,7 @@ fn the_cases_have_every_request() {
 fn name_of(request: &Request) -> &'static str {
     match request {
         Request::Hello { .. } => "hello",
+        Request::Join { .. } => "join",
         Request::Queues { .. } => "queues",
         Request::Serve { .. } => "serve",
         Request::Claim { .. } => "claim",
@@ -316,6 +319,20 @@ fn of_strays() -> Vec<Case> {
 }
 
 fn of_families() -> Vec<Case> {
+    let join = |client| {
+        let reason = Some("as it is".to_owned());
+        let profile = Profile {
+            name: "p".to_owned(),
+            listeners: true,
+            outgoing: true,
+            udp: false,
+            leaves_unsuited: true,
+            reason,
+        };
+        let options =
+            Options { spin_us: 1, gather_us: 0, mss_clamp: Some(1400), verbose: true, share: true, profile };
+        say(client, Request::Join { version: VERSION, options })
+    };
     let asks = |keys: &[u64]| {
         let keys = keys.iter().map(|number| Key([*number, 0])).collect();
         say(2, Request::MoveFor { keys, local: at(LISTENER), remote: peer() })
@@ -326,6 +343,7 @@ fn of_families() -> Vec<Case> {
     let moves = |client, socket, token| say_with(client, socket, Request::Give { token: Some(token) });
     let refuses = |client, token| say(client, Request::Give { token: Some(token) });
     vec![
+        ("another_run_joins_and_goes", [join(0), hello(1), join(1), join(0), join(2), leave(2)].concat()),
         ("a_parent_moves_it_for_a_child", [family(), asks(&[0]), moves(0, ACCEPTED, 1)].concat()),
         (
             "a_parent_refuses_and_the_next_moves_it",

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use broker::client::{Client, ClientError, Event, Granted};
 use broker::protocol::{ClaimId, News, Profile, Purpose, Refusal, Route, Transport};
-use broker::server::{Config, Handle, OpenError, Server};
+use broker::server::{Config, Handle, OpenError, Server, TakeOver};
 use lab::{CLIENT_INTERFACE, CLIENT_V4, Lab, SERVER_INTERFACE, SERVER_V4, Side};
 use rustix::net::{AddressFamily, SocketType, sockopt};
 use transit::{Established, SocketKind, State};
@@ -65,7 +65,8 @@ fn config(interfaces: &[&str]) -> Config {
         group: None,
         observed_in: None,
         kept_in: None,
-        take_over: false,
+        share: false,
+        take_over: TakeOver::IfThereIs,
         zero_copy: false,
         xdp_mode: None,
     }

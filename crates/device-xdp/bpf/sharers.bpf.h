@@ -29,31 +29,15 @@ static __always_inline __u64 hash_flow(const struct packet *packet, __u64 secret
 	return mix(hash ^ ((__u64)packet->key.port << 16 | packet->remote_port));
 }
 
+// The number of the lowest bit: the sum of all bits below it. Without branches, as the verifier follows each.
 static __always_inline __u32 lowest(__u64 numbers)
 {
-	__u32 number = 0;
+	__u64 below = ~numbers & (numbers - 1);
 
-	if (!(numbers & 0xffffffff)) {
-		number += 32;
-		numbers >>= 32;
-	}
-	if (!(numbers & 0xffff)) {
-		number += 16;
-		numbers >>= 16;
-	}
-	if (!(numbers & 0xff)) {
-		number += 8;
-		numbers >>= 8;
-	}
-	if (!(numbers & 0xf)) {
-		number += 4;
-		numbers >>= 4;
-	}
-	if (!(numbers & 0x3)) {
-		number += 2;
-		numbers >>= 2;
-	}
-	return number + !(numbers & 1);
+	below -= (below >> 1) & 0x5555555555555555;
+	below = (below & 0x3333333333333333) + ((below >> 2) & 0x3333333333333333);
+	below = (below + (below >> 4)) & 0x0f0f0f0f0f0f0f0f;
+	return below * 0x0101010101010101 >> 56;
 }
 
 // The number that has most to do with the flow: when one comes or goes, only its own flows change hands (rendezvous hashing). Apart from the
@@ -112,15 +96,19 @@ static __always_inline __u32 choose_of_several(const struct packet *packet, __u6
 }
 
 // The entry of `xsks` that a packet of a shared queue is for; NO_SOCKET if the claim is nobody's who shares it. A newcomer who is alone with
-// its claim keeps the connections that begin then when others claim the same. Apart from the rest, whose stack has no room for it.
-static __noinline __u32 choose_sharer(const struct packet *packet, __u64 queues, __u32 queue,
-					   const struct sharers *sharers, int is_part)
+// its claim keeps the connections that begin then when others claim the same. Apart from the rest, whose stack has no room for it, and global, as
+// `classify_unreadable`: the verifier then takes it that a pointer may be NULL.
+__noinline __u32 choose_sharer(const struct packet *packet, __u64 queues, __u32 queue, const struct sharers *sharers,
+			       int is_part)
 {
-	__u64 numbers = sharers->numbers & queues;
 	struct flow_key flow;
+	__u64 numbers;
 	void *table;
 	__u32 number;
 
+	if (!packet || !sharers)
+		return NO_SOCKET;
+	numbers = sharers->numbers & queues;
 	if (!numbers)
 		return NO_SOCKET;
 	table = bpf_map_lookup_elem(&shared_flows, &queue);

@@ -76,6 +76,50 @@ impl Footprint {
     }
 }
 
+/// How many connections of a port the kernel has.
+pub(crate) fn of_the_kernel(trial: &Trial, port: u16) -> usize {
+    let words = format!("ss -Htn state established sport = :{port}");
+    trial.ask_from(Side::Server, &words).lines().filter(|line| !line.trim().is_empty()).count()
+}
+
+/// A connection of an echo that the stack has.
+pub(crate) fn on_the_stack(trial: &Trial, port: u16) -> TcpStream {
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        if let Ok(mut stream) = connect(trial, server(port)) {
+            answers(&mut stream, "x");
+            if of_the_kernel(trial, port) == 0 {
+                return stream;
+            }
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    panic!("connections stay on the kernel");
+}
+
+/// Waits until a listener is accelerated, as that broker says.
+pub(crate) fn await_accelerated(broker: Pid, listener: &str) {
+    let broker = broker.as_raw_nonzero().to_string();
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let mut status = Command::new(lab::sidestep_binary());
+        let status = status.args(["status", "--pid", &broker]).output().unwrap();
+        let said = String::from_utf8_lossy(&status.stdout).into_owned();
+        let is_there =
+            |line: &str| line.contains("LISTEN") && line.contains(listener) && line.ends_with(" accelerated");
+        if said.lines().any(is_there) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{listener}: {said}");
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// The process that a line of a script tells behind a label.
+pub(crate) fn number(line: &str, label: &str) -> Pid {
+    Pid::from_raw(line.trim_start_matches(label).trim().parse().unwrap()).unwrap()
+}
+
 /// What bpftool says of an object; nothing if there is none.
 fn bpftool(kind: &str, id: u64) -> Option<String> {
     let output = Command::new("bpftool").args(["-j", kind, "show", "id", &id.to_string()]).output().unwrap();

@@ -12,7 +12,7 @@ use lab::programs::Network;
 use lab::{Child, SERVER_INTERFACE, Side};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::ends::{ECHO, answers, connect};
+use crate::ends::{ECHO, answers, await_accelerated, connect, number, of_the_kernel, on_the_stack};
 use crate::trial::{PATIENCE, Trial, server};
 
 /// Runs the echo, and when the file is there another `sidestep run` on the same interface, by the other arguments.
@@ -52,30 +52,9 @@ impl Killed {
         let mut shell = Child::spawn("two brokers", command.args(then)).unwrap();
         let broker = number(&shell.wait_for_line("broker ", PATIENCE).unwrap(), "broker ");
         let mut killed = Killed { trial, shell, again, _directory: directory, streams: Vec::new() };
-        killed.streams = (0..CONNECTIONS).map(|_| killed.on_the_stack(7000)).collect();
+        killed.streams = (0..CONNECTIONS).map(|_| on_the_stack(&killed.trial, 7000)).collect();
         kill_process(broker, Signal::KILL).unwrap();
         Some(killed)
-    }
-
-    /// How many connections of a port the kernel has.
-    fn of_the_kernel(&self, port: u16) -> usize {
-        let words = format!("ss -Htn state established sport = :{port}");
-        self.trial.ask_from(Side::Server, &words).lines().filter(|line| !line.trim().is_empty()).count()
-    }
-
-    /// A connection of the echo that the stack has.
-    fn on_the_stack(&self, port: u16) -> TcpStream {
-        let deadline = Instant::now() + PATIENCE;
-        while Instant::now() < deadline {
-            if let Ok(mut stream) = connect(&self.trial, server(port)) {
-                answers(&mut stream, "x");
-                if self.of_the_kernel(port) == 0 {
-                    return stream;
-                }
-            }
-            thread::sleep(Duration::from_millis(100));
-        }
-        panic!("connections stay on the kernel");
     }
 
     /// Waits until a program listens, be it on the kernel.
@@ -91,27 +70,8 @@ impl Killed {
     fn start_next(&mut self) -> Pid {
         std::fs::write(&self.again, "").unwrap();
         let next = number(&self.shell.wait_for_line("again ", PATIENCE).unwrap(), "again ");
-        self.await_status(next, ":7000 ");
+        await_accelerated(next, ":7000 ");
         next
-    }
-
-    /// Waits until a listener is accelerated, as that broker says.
-    fn await_status(&self, broker: Pid, listener: &str) {
-        let broker = broker.as_raw_nonzero().to_string();
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let mut status = std::process::Command::new(lab::sidestep_binary());
-            let status = status.args(["status", "--pid", &broker]).output().unwrap();
-            let said = String::from_utf8_lossy(&status.stdout).into_owned();
-            let is_there = |line: &str| {
-                line.contains("LISTEN") && line.contains(listener) && line.ends_with(" accelerated")
-            };
-            if said.lines().any(is_there) {
-                return;
-            }
-            assert!(Instant::now() < deadline, "{listener}: {said}");
-            thread::sleep(Duration::from_millis(100));
-        }
     }
 
     /// The echo of the killed broker, which was there before others.
@@ -130,10 +90,6 @@ impl Drop for Killed {
             let _ = kill_process(pid, Signal::KILL); // Ended this moment: all the better.
         }
     }
-}
-
-fn number(line: &str, label: &str) -> Pid {
-    Pid::from_raw(line.trim_start_matches(label).trim().parse().unwrap()).unwrap()
 }
 
 #[test]
@@ -160,9 +116,9 @@ fn a_program_whose_broker_was_killed_keeps_its_connections_and_the_next_broker_c
     });
     streams.push(last);
     streams.iter_mut().for_each(|stream| answers(stream, "x"));
-    assert_eq!(killed.of_the_kernel(7000), 0, "connections are the kernel's");
+    assert_eq!(of_the_kernel(&killed.trial, 7000), 0, "connections are the kernel's");
     answers(&mut streams[0], "listen 7002");
-    drop(killed.on_the_stack(7002));
+    drop(on_the_stack(&killed.trial, 7002));
 
     // Tools look into programs that this broker has not started.
     let program = killed.program().as_raw_nonzero().to_string();
@@ -174,7 +130,7 @@ fn a_program_whose_broker_was_killed_keeps_its_connections_and_the_next_broker_c
     kill_process(next, Signal::TERM).unwrap();
     killed.shell.wait(PATIENCE).unwrap();
     streams.iter_mut().for_each(|stream| answers(stream, "x"));
-    assert_eq!(killed.of_the_kernel(7000), CONNECTIONS);
+    assert_eq!(of_the_kernel(&killed.trial, 7000), CONNECTIONS);
     answers(&mut connect(&killed.trial, server(7000)).unwrap(), "x");
 }
 
@@ -189,10 +145,10 @@ fn the_broker_of_another_program_takes_over_those_of_a_killed_one() {
     killed.await_listener(7100);
     // The first has all queues, until it ends.
     answers(&mut connect(&killed.trial, server(7100)).unwrap(), "x");
-    assert_eq!(killed.of_the_kernel(7000), 0, "connections are the kernel's");
+    assert_eq!(of_the_kernel(&killed.trial, 7000), 0, "connections are the kernel's");
     kill_process(killed.program(), Signal::KILL).unwrap();
-    killed.await_status(next, ":7100 ");
-    drop(killed.on_the_stack(7100));
+    await_accelerated(next, ":7100 ");
+    drop(on_the_stack(&killed.trial, 7100));
 }
 
 #[test]
@@ -202,5 +158,5 @@ fn what_a_killed_broker_leaves_of_a_program_that_has_ended_is_no_obstacle() {
     kill_process(killed.program(), Signal::KILL).unwrap();
     killed.streams.clear();
     killed.start_next();
-    drop(killed.on_the_stack(7000));
+    drop(on_the_stack(&killed.trial, 7000));
 }

@@ -13,6 +13,7 @@ mod ends;
 mod fallback;
 mod forged;
 mod interpreted;
+mod joining;
 mod killed;
 mod moving;
 mod mtu;

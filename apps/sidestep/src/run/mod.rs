@@ -8,6 +8,7 @@ mod family;
 mod judgement;
 mod library;
 mod profile;
+mod service;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -16,7 +17,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use broker::protocol::{ENVIRONMENT, Profile};
-use broker::server::{Config, Server};
+use broker::server::{Config, Server, TakeOver};
 use clap::Args;
 use clock::Duration;
 use log::{Level, LevelFilter};
@@ -31,9 +32,8 @@ use executable::{Executable, NotFound};
 use family::Family;
 use judgement::Judgement;
 pub(crate) use judgement::judge;
+use service::Found;
 
-/// How long the broker waits for connections of an ended program to move to the kernel.
-const LINGER_MAX: Duration = Duration::from_secs(2);
 /// Where XDP programs stay attached if the broker is killed, if a BPF file system is mounted there, as systemd does.
 const KEPT_IN: &str = "/sys/fs/bpf/sidestep";
 /// The exit status that a shell returns for a missing program, and for one that it cannot execute.
@@ -75,6 +75,10 @@ pub(crate) struct Options {
     /// queues then, and can hold up those that are not theirs.
     #[arg(long)]
     zero_copy: bool,
+    /// Let programs share queues with those of other users, and of root, that run with this option, too, where queues are few. Each of them could see and change
+    /// the others' packets.
+    #[arg(long)]
+    share: bool,
     /// Where XDP runs [default: `generic` on a veth with one queue, else `native` where the driver has it]. On a veth `native` has the peer's kernel cut all that it
     /// sends; `generic` leaves UDP on the kernel but for port 53, and takes Linux 6.15.
     #[arg(long, value_name = "MODE")]
@@ -113,7 +117,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         Err(error) => return Ok(refuse(&error)),
     };
     match prepare(options, &program) {
-        Ok((server, library)) => accelerate(options, &program, arguments, server, &library),
+        Ok(prepared) => accelerate(options, &program, arguments, prepared),
         Err(reason) => {
             log::warn!("{} runs on the kernel: {reason}", program.name());
             let mut command = Command::new(program.path());
@@ -134,16 +138,32 @@ fn refuse(error: &NotFound) -> ExitCode {
     })
 }
 
-/// The broker and the library; otherwise the reason why the program runs on the kernel.
-fn prepare(options: &Options, program: &Executable) -> Result<(Server, OsString), String> {
+/// What a program needs to be accelerated.
+struct Prepared {
+    config: Config,
+    broker: Found,
+    library: OsString,
+}
+
+/// Otherwise the reason why the program runs on the kernel.
+fn prepare(options: &Options, program: &Executable) -> Result<Prepared, String> {
     let Judgement { profile, obstacle, library, .. } = Judgement::of(program, options.profile);
     let profile = profile?;
     if let Some(obstacle) = obstacle {
         return Err(obstacle.to_string());
     }
     let library = library?;
-    let server = Server::open(config(options, profile)).map_err(|error| error.to_string())?;
-    Ok((server, library.into_os_string()))
+    let config = config(options, profile);
+    let broker = Found::search(&config)?;
+    if matches!(broker, Found::Others(_)) && has_brokers_options(options) {
+        log::warn!("--group, --zero-copy and --xdp-mode are as the `sidestep run` has them that is there");
+    }
+    Ok(Prepared { config, broker, library: library.into_os_string() })
+}
+
+/// Whether there are options that concern all programs of a broker.
+fn has_brokers_options(options: &Options) -> bool {
+    options.group.is_some() || options.zero_copy || options.xdp_mode.is_some()
 }
 
 fn config(options: &Options, profile: Profile) -> Config {
@@ -158,8 +178,9 @@ fn config(options: &Options, profile: Profile) -> Config {
         observed_in: Some(observe::own_directory()),
         kept_in: Some(KEPT_IN.into()),
         zero_copy: options.zero_copy,
+        share: options.share,
         xdp_mode: options.xdp_mode.map(XdpMode::attach),
-        take_over: options.take_over,
+        take_over: if options.take_over { TakeOver::Only } else { TakeOver::IfThereIs },
     }
 }
 
@@ -195,17 +216,17 @@ fn accelerate(
     options: &Options,
     program: &Executable,
     arguments: &[OsString],
-    server: Server,
-    library: &OsString,
+    prepared: Prepared,
 ) -> anyhow::Result<ExitCode> {
+    let Prepared { config, broker, library } = prepared;
     // The user expects interfaces with a name on the command line to work.
     let level = if options.devices.is_empty() { Level::Info } else { Level::Warn };
-    server.notes().iter().for_each(|reason| log::log!(level, "{reason}"));
+    broker.notes().iter().for_each(|reason| log::log!(level, "{reason}"));
     if let Some(own_calls) = program.own_calls() {
         let name = program.name();
         log::warn!("{name} runs on the kernel: {own_calls}; programs that it starts may be accelerated");
     }
-    log::info!("{ENVIRONMENT}={}", server.name());
+    log::info!("{ENVIRONMENT}={}", broker.name());
     // The broker has the filter, too: a program with no more filters than that has set none itself.
     if !options.io_uring
         && let Err(error) = seccomp::refuse_rings()
@@ -214,16 +235,11 @@ fn accelerate(
     }
     let mut command = Command::new(program.path());
     command.arg0(&options.command[0]).args(arguments);
-    command.env(ENVIRONMENT, server.name()).env("LD_PRELOAD", library::in_front(library));
+    command.env(ENVIRONMENT, broker.name()).env("LD_PRELOAD", library::in_front(&library));
     sigpipe::hand_on(&mut command);
     // From here on orphans of the program become our children: we end when the last one does.
     let family = Family::adopt_orphans()?;
-    let serving = server.start()?;
-    // Only `sidestep status` needs it, so the program runs without it, too.
-    let status_socket = status::serve(serving.reporter());
-    if let Err(error) = &status_socket {
-        log::warn!("`sidestep status` will not show this program: {error}");
-    }
+    let service = broker.start(config)?;
     let code = match family.start(&mut command) {
         Ok(running) => running.wait(),
         Err(error) => {
@@ -231,9 +247,7 @@ fn accelerate(
             EXIT_NOT_EXECUTABLE
         }
     };
-    drop(status_socket);
-    serving.reporter().linger(LINGER_MAX);
-    serving.stop();
+    service.end();
     Ok(ExitCode::from(code))
 }
 

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::output::{complain, to_stdout};
 
 use process::Process;
-pub(crate) use socket::{Answers, Socket, Told, ask, find, serve};
+pub(crate) use socket::{Answers, Socket, StatusSocket, Told, ask, find, serve};
 
 /// The options of `status`.
 #[derive(Args, Clone, Debug)]

@@ -64,7 +64,7 @@ fn queues(status: &ProgramStatus, process: Option<Process>) -> String {
     let why = match (status.is_confined, status.waits) {
         (true, _) => ": it has forbidden itself system calls (seccomp)",
         (false, true) if status.is_kept_apart => {
-            ", until others leave it a queue: only processes of one user share one, and none that is root's or has capabilities"
+            ", until others leave it a queue: only processes of one user share one, and none that is root's or has capabilities (see --share)"
         }
         (false, true) => ", until other processes leave it a queue",
         (false, false) => why_without_queue(status.report.as_ref(), process.unwrap_or_default()),
@@ -271,7 +271,7 @@ mod tests {
         let told = lines(&StatusReport { programs: vec![apart], interfaces: Vec::new() })[0].clone();
         assert!(
             told.ends_with(
-                "only processes of one user share one, and none that is root's or has capabilities"
+                "only processes of one user share one, and none that is root's or has capabilities (see --share)"
             ),
             "{told}"
         );

@@ -85,7 +85,7 @@ pub enum FromBroker {
     News(News),
 }
 
-/// What a library may ask. [`Request::Hello`] comes first, once.
+/// What a library may ask. [`Request::Hello`] comes first, once; another `sidestep run` says [`Request::Join`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
@@ -97,6 +97,14 @@ pub enum Request {
         program: String,
         /// Its process, as it knows itself. Behind a PID namespace the broker knows it by another number.
         pid: u32,
+    },
+    /// We are another `sidestep run`, with the broker's privileges: those that descend from us are programs of this broker, too, for as long as we are
+    /// connected. [`Answer::Done`]. Comes instead of [`Request::Hello`], and nothing after it.
+    Join {
+        /// [`VERSION`].
+        version: u32,
+        /// How our programs are to run.
+        options: Options,
     },
     /// Whether we want queues: [`Answer::Attached`] if we do, else [`Answer::Done`]. What there is comes before the answer, what is released
     /// later comes later; both as [`News::QueueGranted`]. Who wants none has closed the sockets of those that it had: they are free.

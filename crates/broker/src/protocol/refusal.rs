@@ -101,6 +101,12 @@ pub enum Refusal {
     /// No other process has a claim there.
     #[error("no other process has this port")]
     Alone,
+    /// Who wants to join has less privilege than the broker.
+    #[error("only root, or the broker's user with its capabilities, may join a broker")]
+    MayNotJoin,
+    /// The broker's programs would not outlive it.
+    #[error("without a BPF file system at /sys/fs/bpf no other can join")]
+    NotKept,
     /// The program's profile keeps it on the kernel.
     #[error("{0}")]
     Profile(String),

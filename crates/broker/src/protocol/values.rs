@@ -114,6 +114,9 @@ pub struct Options {
     pub mss_clamp: Option<u16>,
     /// Whether to say on stderr what becomes of each socket.
     pub verbose: bool,
+    /// Whether it may share queues with programs of other users, and of root, that may, too.
+    #[serde(default)]
+    pub share: bool,
     /// What is known of the program.
     pub profile: Profile,
 }

@@ -67,6 +67,11 @@ pub struct Identity {
     pub group: u32,
 }
 
+impl Identity {
+    /// That of all processes whose user lets them share with anybody. No user and no group has these numbers: setuid(2).
+    pub const ANYBODY: Identity = Identity { user: u32::MAX, group: u32::MAX };
+}
+
 /// Number of an interface, the same for as long as the broker runs.
 pub type LinkNumber = u16;
 

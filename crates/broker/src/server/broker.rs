@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use super::connection::Connection;
 use super::data_path::DataPaths;
-use super::family::Family;
+use super::family::Families;
 use super::handshakes::Handshakes;
 use super::helpers::{Helpers, Theirs};
 use super::kept_sockets::KeptSockets;
@@ -32,7 +32,6 @@ use super::strangers::Strangers;
 use super::strays::Strays;
 use super::successor::Succession;
 use super::under_way::UnderWay;
-use crate::protocol::Options;
 use crate::registry::{ClientId, LinkNumber, Registry};
 use crate::transfer::Inbox;
 
@@ -46,11 +45,10 @@ pub(super) type List = fn() -> io::Result<Vec<KernelSocket>>;
 /// everything back.
 pub(super) struct Broker {
     pub(super) paths: Box<dyn DataPaths>,
-    pub(super) options: Options,
     pub(super) observed_in: Option<PathBuf>,
     pub(super) zero_copy: bool,
     pub(super) identify: Identify,
-    pub(super) family: Family,
+    pub(super) families: Families,
     /// The kernel's number for the network namespace.
     pub(super) namespace: u64,
     pub(super) name: String,
@@ -106,10 +104,14 @@ impl Broker {
         std::mem::take(&mut self.notices)
     }
 
-    /// Whether no client is connected, and none has a queue by a killed broker, with which it may come back.
+    /// Whether no program of this `sidestep run` is connected, and nobody has a queue by a killed broker, with which it may come back.
     pub(super) fn is_alone(&self) -> bool {
         let mut ports = self.ports.iter();
-        self.connections.is_empty() && ports.all(|port| self.registry.queues_left(port.link).is_empty())
+        let is_anothers = |(client, connection): (&ClientId, &Connection)| {
+            connection.joined.is_some() || self.families.is_head(*client)
+        };
+        self.connections.iter().all(is_anothers)
+            && ports.all(|port| self.registry.queues_left(port.link).is_empty())
     }
 
     /// Whether an interface can be used.

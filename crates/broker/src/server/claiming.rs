@@ -24,7 +24,7 @@ impl Broker {
         socket: Theirs,
         now: Instant,
     ) -> Outcome {
-        self.check_profile(purpose)?;
+        self.check_profile(client, purpose)?;
         let namespace = self.namespace;
         let look = move |socket: Theirs| {
             let found = shadow::examine(&socket, transport.into(), purpose, namespace);
@@ -102,8 +102,9 @@ impl Broker {
         self.set_aside((client, id), close, |_, (), _| done(outcome), now)
     }
 
-    fn check_profile(&self, purpose: Purpose) -> Result<(), Refusal> {
-        let profile = &self.options.profile;
+    fn check_profile(&self, client: ClientId, purpose: Purpose) -> Result<(), Refusal> {
+        let Some(connection) = self.connections.get(&client) else { return Ok(()) };
+        let profile = &connection.options.profile;
         let wanted = match purpose {
             Purpose::Listener => profile.listeners,
             Purpose::Outgoing => profile.outgoing,

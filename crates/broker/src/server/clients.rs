@@ -10,6 +10,7 @@ use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, 
 
 use super::broker::{Broker, random_numbers, watch};
 use super::connection::{Connection, Fault, Untold};
+use super::family::Kin;
 use super::helpers::{Passed, Theirs};
 use super::names::printable;
 use super::notice::Notice;
@@ -17,7 +18,7 @@ use super::privilege::is_as_privileged;
 use super::strangers::set_rights;
 use super::token;
 use crate::peer::Peer;
-use crate::protocol::{Answer, Key, News, ProtocolError, Refusal, ToBroker, decode};
+use crate::protocol::{Answer, Key, News, Options, ProtocolError, Refusal, ToBroker, VERSION, decode};
 use crate::registry::{ClientId, Identity};
 use crate::shares::{User, has_room};
 use crate::transfer::Arrival;
@@ -33,6 +34,15 @@ const MESSAGES_MAX: usize = 32;
 const RESERVED: u64 = 16;
 /// How long no client is accepted after descriptors ran out.
 const DEAFNESS: Duration = Duration::from_millis(50);
+
+/// Who connects, and the key of the client that it becomes.
+struct Welcomed {
+    pid: u32,
+    pidfd: Option<OwnedFd>,
+    key: Key,
+    kin: Kin,
+    may_only_join: bool,
+}
 
 impl Broker {
     /// Accepts the clients that may connect.
@@ -69,14 +79,15 @@ impl Broker {
         let peer = Peer::of(&socket);
         let user = peer.as_ref().map_or(User::MAX, |peer| peer.uid);
         let socket = Theirs::new(socket, user, &self.helpers);
-        let Some((pid, pidfd, key)) = peer.ok().and_then(|peer| self.examine_peer(socket.as_fd(), &peer))
-        else {
+        let Some(welcome) = peer.ok().and_then(|peer| self.examine_peer(socket.as_fd(), &peer)) else {
             return self.strangers.turn_away(socket);
         };
         set_rights(&socket, true);
         let client = self.registry.add_client();
         self.registry.set_user(client, user);
-        let connection = Connection::new(socket, pidfd, (pid, user), key);
+        let Welcomed { pid, pidfd, key, kin, may_only_join } = welcome;
+        let mut connection = Connection::new(socket, pidfd, (pid, user), key, &kin);
+        connection.may_only_join = may_only_join;
         let watched = watch(&self.epoll, connection.socket(), token::socket(client), EventFlags::IN);
         let process = connection.pidfd.as_ref();
         let watched = watched.and_then(|()| match process {
@@ -90,21 +101,55 @@ impl Broker {
         }
     }
 
-    /// Who connects, and the key of the client that it becomes; `None` if it may not.
-    fn examine_peer(&self, socket: BorrowedFd<'_>, peer: &Peer) -> Option<(u32, Option<OwnedFd>, Key)> {
+    /// Who connects; `None` if it may not.
+    fn examine_peer(&self, socket: BorrowedFd<'_>, peer: &Peer) -> Option<Welcomed> {
         // Opened before anything is asked about the process: a number that was used again later does no harm.
         let pidfd = Pid::from_raw(peer.pid as i32).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         let pid = peer.pid; // Those of other PID namespaces are as one process.
         let own = self.connections.values().filter(|connection| connection.pid == pid).count();
         let users = self.connections.values().map(|connection| connection.user);
         let is_one_too_many = !has_room(CLIENTS_MAX, users, peer.uid) || own >= CLIENTS_OF_A_PROCESS_MAX;
-        let is_welcome = self.family.includes(socket, peer) || self.may_come_back(peer);
-        if is_one_too_many || !is_welcome {
+        if is_one_too_many {
+            return None;
+        }
+        let kin = self.families.of(socket, peer).cloned();
+        let is_program = kin.is_some() || self.may_come_back(peer);
+        if !is_program && !is_as_privileged(pid, peer.uid) {
             return None;
         }
         raise_descriptor_limit();
         has_numbers_left(socket).then_some(())?;
-        Some((pid, pidfd, Key(random_numbers().ok()?)))
+        let kin = kin.unwrap_or_else(|| self.families.own().clone());
+        Some(Welcomed { pid, pidfd, key: Key(random_numbers().ok()?), kin, may_only_join: !is_program })
+    }
+
+    /// Another `sidestep run` joins, with all that descend from it.
+    pub(super) fn join(&mut self, client: ClientId, version: u32, options: Options) -> Result<(), Refusal> {
+        let pid = self.connections.get(&client).map_or(0, |connection| connection.pid);
+        self.check_version(pid, version)?;
+        if !self.is_as_privileged(client) {
+            return Err(Refusal::MayNotJoin);
+        }
+        if !self.ports.iter().filter_map(|port| port.open.as_ref()).any(|open| open.path.is_kept()) {
+            return Err(Refusal::NotKept);
+        }
+        self.families.join(client, pid, options);
+        // Programs may have come back to this broker before who has started them.
+        for connection in self.connections.values_mut().filter(|it| it.joined.is_none()) {
+            let kin = self.families.of_descendant(connection.pid);
+            kin.into_iter().for_each(|kin| connection.note_kin(kin));
+        }
+        self.notices.push(Notice::Joined { pid });
+        Ok(())
+    }
+
+    /// Who speaks another version of the protocol is refused.
+    pub(super) fn check_version(&mut self, pid: u32, version: u32) -> Result<(), Refusal> {
+        if version == VERSION {
+            return Ok(());
+        }
+        self.notices.push(Notice::OtherVersion { pid, version });
+        Err(Refusal::Version(VERSION))
     }
 
     /// One of a client's descriptors is ready.
@@ -183,9 +228,12 @@ impl Broker {
         connection.is_some_and(|connection| is_as_privileged(connection.pid, connection.user))
     }
 
-    /// Who a client's process is now, for good.
+    /// With whom a client's process may share queues: with its like, who it is now and for good, unless it may with anybody.
     pub(super) fn identify(&self, client: ClientId) -> Option<Identity> {
         let connection = self.connections.get(&client)?;
+        if connection.options.share {
+            return Some(Identity::ANYBODY);
+        }
         let process = connection.pidfd.as_ref().map(AsFd::as_fd);
         (self.identify)((connection.pid, connection.user), process)
     }
@@ -254,6 +302,7 @@ impl Broker {
         let claims: Vec<_> = self.registry.claims(client).map(|(claim, ..)| claim).collect();
         self.doomed.extend(claims.into_iter().filter_map(|claim| self.kept.remove((claim, client))));
         self.registry.remove_client(client, now);
+        self.families.remove(client);
         self.routes.forget(client);
         self.under_way.forget(client);
         for question in self.questions.expire(now, Some(client)) {

@@ -7,7 +7,7 @@ use clock::Duration;
 use control::MonitorError;
 use device_xdp::AttachMode;
 
-use crate::protocol::Profile;
+use crate::protocol::{Options, Profile};
 
 /// What a broker is to do.
 #[derive(Clone, Debug)]
@@ -32,10 +32,38 @@ pub struct Config {
     pub kept_in: Option<PathBuf>,
     /// Programs have queues in zero-copy mode, where interfaces have it, though they have less privilege than the broker.
     pub zero_copy: bool,
+    /// Programs may share queues with those of other users, and of root, that may, too: each sees the others' packets.
+    pub share: bool,
     /// Where XDP is to run. `None`: in the driver if that can be, else in generic mode.
     pub xdp_mode: Option<AttachMode>,
-    /// Only serves the programs of a broker that was killed, on the interfaces that it had: fails if there is none.
-    pub take_over: bool,
+    /// Whose place it takes.
+    pub take_over: TakeOver,
+}
+
+/// Whose place a broker takes, with its interfaces and its programs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TakeOver {
+    /// That of one that was killed and had one of its interfaces, if there is one; else it makes a place of its own.
+    IfThereIs,
+    /// That of one that was killed: fails if there is none.
+    Only,
+    /// That of the one with this name: fails if it is there still, or another one by now.
+    From(String),
+}
+
+impl Config {
+    /// How programs are to run.
+    pub(super) fn options(&self) -> Options {
+        let micros = |span: Duration| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
+        Options {
+            spin_us: micros(self.spin),
+            gather_us: micros(self.gather),
+            mss_clamp: self.mss_clamp,
+            verbose: self.verbose,
+            share: self.share,
+            profile: self.profile.clone(),
+        }
+    }
 }
 
 /// Why there is no broker.
@@ -47,6 +75,9 @@ pub enum OpenError {
     /// There is nothing to take over.
     #[error("no broker was killed whose programs could be taken over")]
     NothingLeft,
+    /// Somebody is there, or about to be.
+    #[error("another broker takes over the programs of the one that was killed")]
+    Taken,
     /// What a killed broker left cannot be taken over now; it is as it was.
     #[error(
         "the programs of a broker that was killed keep their connections, and cannot be taken over now: {0}"

@@ -5,10 +5,10 @@
 pub(super) struct Filters(u32);
 
 impl Filters {
-    /// Those of a process that connects. A child of a program may have set some before it does, so that no more than the broker's own count,
-    /// which it started the program with.
-    pub(super) fn at_start(pid: u32) -> Filters {
-        Filters::known(confinement_of(pid), confinement_of(std::process::id()))
+    /// Those of a process that connects. A child of a program may have set some before it does, so that no more than those of `head` count, the
+    /// `sidestep run` which it started the program with.
+    pub(super) fn at_start(pid: u32, head: u32) -> Filters {
+        Filters::known(confinement_of(pid), confinement_of(head))
     }
 
     /// Those of a process that comes back to a broker which did not start it: it has left the broker that did, if it had set more.
@@ -16,8 +16,8 @@ impl Filters {
         Filters(confinement_of(pid))
     }
 
-    fn known(process: u32, broker: u32) -> Filters {
-        Filters(process.min(broker))
+    fn known(process: u32, head: u32) -> Filters {
+        Filters(process.min(head))
     }
 
     /// Whether the process has set more since then.

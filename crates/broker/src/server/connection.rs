@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use clock::Instant;
 use observe::ControlListener;
@@ -9,8 +10,10 @@ use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 
 use super::confinement::Filters;
+use super::family::Kin;
 use super::helpers::{Passed, Theirs};
-use crate::protocol::{Answer, FromBroker, Key, News, ProgramReport, ProtocolError, encode};
+use crate::protocol::{Answer, FromBroker, Key, News, Options, ProgramReport, ProtocolError, encode};
+use crate::registry::ClientId;
 use crate::shares::User;
 use crate::transfer::send;
 
@@ -59,6 +62,12 @@ pub(super) struct Connection {
     pub(super) pid: u32,
     pub(super) user: User,
     pub(super) filters: Filters,
+    /// The other `sidestep run` whose program it is, if it is.
+    pub(super) joined: Option<ClientId>,
+    /// How it is to run.
+    pub(super) options: Arc<Options>,
+    /// It is nobody's program, and has the broker's privileges.
+    pub(super) may_only_join: bool,
     /// The process that it claims to be, once it has said so.
     pub(super) program: Option<String>,
     pub(super) key: Key,
@@ -81,13 +90,17 @@ impl Connection {
         pidfd: Option<OwnedFd>,
         (pid, user): (u32, User),
         key: Key,
+        kin: &Kin,
     ) -> Connection {
         Connection {
             socket,
             pidfd,
             pid,
             user,
-            filters: Filters::at_start(pid),
+            filters: Filters::at_start(pid, kin.head),
+            joined: kin.joined,
+            options: Arc::clone(&kin.options),
+            may_only_join: false,
             program: None,
             key,
             report: None,
@@ -98,6 +111,11 @@ impl Connection {
             waiting_fds: 0,
             ways_changed: false,
         }
+    }
+
+    /// It turns out to be this one's program.
+    pub(super) fn note_kin(&mut self, kin: &Kin) {
+        (self.joined, self.options) = (kin.joined, Arc::clone(&kin.options));
     }
 
     /// The client was a killed broker's. If it has proven that by its queues, it keeps the key that it had.
@@ -190,10 +208,9 @@ impl Drop for Connection {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
+    use super::super::family::{Families, Family, options};
     use super::*;
     use crate::protocol::decode;
     use crate::transfer::{Arrival, Inbox};
@@ -203,7 +220,8 @@ mod tests {
         let (ours, its) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
         let ours = Theirs::new(ours, 0, &Arc::default());
-        (Connection::new(ours, None, (1, 0), Key([0; 2])), its)
+        let families = Families::new(Family { head: 1, group: None }, options("usual"));
+        (Connection::new(ours, None, (1, 0), Key([0; 2]), families.own()), its)
     }
 
     fn read_all(socket: &OwnedFd) -> usize {

@@ -129,11 +129,18 @@ pub(crate) struct Xdp {
     mode: Option<AttachMode>,
     /// What keeps XDP programs, and the name of the broker's socket.
     pins: Option<(Pins, String)>,
+    /// Queues are to be shared however many there are.
+    share: bool,
 }
 
 impl Xdp {
     pub(super) fn new(mode: Option<AttachMode>, pins: Option<(Pins, String)>) -> Xdp {
-        Xdp { device: XdpOptions::default(), mode, pins }
+        Xdp { device: XdpOptions::default(), mode, pins, share: false }
+    }
+
+    /// Has queues shared however many there are, if `share` says so.
+    pub(super) fn sharing(self, share: bool) -> Xdp {
+        Xdp { share, ..self }
     }
 
     fn steering(&self, interface: &str) -> Result<SteeringOptions, XdpError> {
@@ -188,7 +195,8 @@ impl DataPaths for Xdp {
             Some(program) => program,
             None => SteeringProgram::attach(interface, steering)?,
         };
-        Ok(Box::new(XdpPath { program, device: self.device.clone(), spare: None, shared: BTreeMap::new() }))
+        let (device, share) = (self.device.clone(), self.share);
+        Ok(Box::new(XdpPath { program, device, spare: None, shared: BTreeMap::new(), share }))
     }
 
     fn queues(&self, interface: &str) -> Result<u16, XdpError> {
@@ -211,6 +219,8 @@ struct XdpPath {
     spare: Option<(XdpOptions, Spare)>,
     /// Queues that processes of one identity have, or are about to.
     shared: BTreeMap<u16, Shared>,
+    /// Queues are to be shared however many there are.
+    share: bool,
 }
 
 struct Shared {
@@ -325,7 +335,7 @@ impl DataPath for XdpPath {
 
     fn places(&self, queues: u16) -> u16 {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let are_enough = queues > 1 && usize::from(queues) >= cores;
+        let are_enough = queues > 1 && usize::from(queues) >= cores && !self.share;
         if are_enough || !SharedQueue::is_possible(&self.program) {
             return 1;
         }

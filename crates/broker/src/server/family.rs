@@ -1,13 +1,17 @@
-//! Who may connect to the broker: its descendants, and members of the configured group.
+//! Who may connect to the broker: its descendants, those of each `sidestep run` that has joined it, and members of the configured group.
 
+use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use crate::peer::{Peer, supplementary_groups};
+use crate::protocol::Options;
+use crate::registry::ClientId;
 
 /// Generations that are followed; deeper ones are strangers.
 const GENERATIONS_MAX: usize = 256;
 
-/// The processes that may connect.
+/// The processes of this `sidestep run`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Family {
     /// The process that all others descend from.
@@ -16,10 +20,66 @@ pub(super) struct Family {
     pub(super) group: Option<u32>,
 }
 
-impl Family {
-    /// Whether the process at the other end of `socket`, with these credentials, belongs to it.
-    pub(super) fn includes(self, socket: BorrowedFd<'_>, peer: &Peer) -> bool {
-        self.group.is_some_and(|group| is_member(socket, peer, group)) || descends_from(peer.pid, self.head)
+/// Whose program a process is, and how that is to run.
+#[derive(Clone, Debug)]
+pub(super) struct Kin {
+    /// Who has joined; `None` if it is this `sidestep run` itself.
+    pub(super) joined: Option<ClientId>,
+    /// The process that it descends from, and that started it.
+    pub(super) head: u32,
+    pub(super) options: Arc<Options>,
+}
+
+/// All processes that may connect.
+#[derive(Debug)]
+pub(super) struct Families {
+    own: Kin,
+    group: Option<u32>,
+    joined: BTreeMap<ClientId, Kin>,
+}
+
+impl Families {
+    pub(super) fn new(own: Family, options: Options) -> Families {
+        let Family { head, group } = own;
+        let own = Kin { joined: None, head, options: Arc::new(options) };
+        Families { own, group, joined: BTreeMap::new() }
+    }
+
+    /// Those of this `sidestep run` itself.
+    pub(super) fn own(&self) -> &Kin {
+        &self.own
+    }
+
+    /// Whose the process at the other end of `socket` is, with these credentials; `None` if it may not connect.
+    pub(super) fn of(&self, socket: BorrowedFd<'_>, peer: &Peer) -> Option<&Kin> {
+        let is_member = || self.group.is_some_and(|group| is_member(socket, peer, group));
+        self.of_descendant(peer.pid).or_else(|| is_member().then_some(&self.own))
+    }
+
+    /// Whose this process is by its nearest ancestor that is somebody's head: a `sidestep run` may be a program of another one.
+    pub(super) fn of_descendant(&self, process: u32) -> Option<&Kin> {
+        let all = || self.joined.values().chain([&self.own]);
+        ancestors(process).find_map(|ancestor| all().find(|kin| kin.head == ancestor))
+    }
+
+    /// Another `sidestep run` has joined: the process `head`, with its descendants.
+    pub(super) fn join(&mut self, client: ClientId, head: u32, options: Options) {
+        self.joined.insert(client, Kin { joined: Some(client), head, options: Arc::new(options) });
+    }
+
+    /// It is gone.
+    pub(super) fn remove(&mut self, client: ClientId) {
+        self.joined.remove(&client);
+    }
+
+    /// Whether another `sidestep run` has joined.
+    pub(super) fn are_several(&self) -> bool {
+        !self.joined.is_empty()
+    }
+
+    /// Whether this client is one that has joined.
+    pub(super) fn is_head(&self, client: ClientId) -> bool {
+        self.joined.contains_key(&client)
     }
 }
 
@@ -29,11 +89,9 @@ fn is_member(socket: BorrowedFd<'_>, peer: &Peer, group: u32) -> bool {
     peer.gid == group || supplementary_groups(socket).is_ok_and(|groups| groups.contains(&group))
 }
 
-/// Whether `process` is `ancestor` or one of its descendants. Who lost its parent has the nearest subreaper for one, which is
-/// the broker or descends from it.
-fn descends_from(process: u32, ancestor: u32) -> bool {
-    let line = std::iter::successors(Some(process), |process| parent_of(*process));
-    line.take(GENERATIONS_MAX).any(|process| process == ancestor)
+/// A process and its ancestors, the nearest first. Who lost its parent has the nearest subreaper for one, as each `sidestep run` is.
+fn ancestors(process: u32) -> impl Iterator<Item = u32> {
+    std::iter::successors(Some(process), |process| parent_of(*process)).take(GENERATIONS_MAX)
 }
 
 /// The parent of a process; `None` for those that have none, and those that are gone.
@@ -47,6 +105,20 @@ fn parent_in(stat: &str) -> Option<u32> {
     let (_, behind_name) = stat.rsplit_once(')')?;
     let parent = behind_name.split_whitespace().nth(1)?.parse().ok()?;
     (parent != 0).then_some(parent)
+}
+
+/// Some that are told apart by the name of their profile.
+#[cfg(test)]
+pub(super) fn options(name: &str) -> Options {
+    let profile = crate::protocol::Profile {
+        name: name.to_owned(),
+        listeners: true,
+        outgoing: true,
+        udp: true,
+        leaves_unsuited: true,
+        reason: None,
+    };
+    Options { spin_us: 0, gather_us: 0, mss_clamp: None, verbose: false, share: false, profile }
 }
 
 #[cfg(test)]
@@ -63,6 +135,7 @@ mod tests {
     #[test]
     fn children_descend_from_their_parents_and_not_the_other_way_round() {
         let own = std::process::id();
+        let descends_from = |process, ancestor| ancestors(process).any(|it| it == ancestor);
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         assert!(descends_from(own, own) && descends_from(child.id(), own));
         assert!(!descends_from(own, child.id()));
@@ -70,5 +143,24 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(!descends_from(child.id(), own), "who is gone has no parents");
+    }
+
+    #[test]
+    fn a_process_belongs_to_the_nearest_of_those_that_it_descends_from() {
+        let own = std::process::id();
+        let parent = parent_of(own).unwrap();
+        let mut families = Families::new(Family { head: parent, group: None }, options("outer"));
+        let name_of = |families: &Families, process| {
+            families.of_descendant(process).map(|kin| kin.options.profile.name.clone())
+        };
+        assert_eq!(name_of(&families, own).as_deref(), Some("outer"));
+        assert!(!families.are_several());
+        families.join(ClientId(7), own, options("inner"));
+        assert!(families.are_several() && families.is_head(ClientId(7)) && !families.is_head(ClientId(8)));
+        assert_eq!(name_of(&families, own).as_deref(), Some("inner"));
+        assert_eq!(name_of(&families, parent).as_deref(), Some("outer"));
+        assert_eq!(name_of(&families, 1), None);
+        families.remove(ClientId(7));
+        assert_eq!(name_of(&families, own).as_deref(), Some("outer"));
     }
 }

@@ -73,7 +73,7 @@ pub(super) fn start(broker: Broker, verbose: bool) -> io::Result<Handle> {
     };
     let serve = move || {
         while serving.turn() {}
-        serving.close();
+        serving.end();
     };
     let thread = std::thread::Builder::new().name("broker".to_owned()).spawn(serve)?;
     Ok(Handle { reporter: Reporter { requests, wake }, thread })
@@ -98,7 +98,8 @@ impl Handle {
         self.reporter.clone()
     }
 
-    /// Tells all clients that this is the end, gives everything back to the kernel, and waits until that is done.
+    /// Tells all clients that this is the end, gives everything back to the kernel, and waits until that is done. If others have joined
+    /// ([`Member`](super::Member)), it leaves everything to the one of them that is first to take its place.
     pub fn stop(self) {
         self.reporter.send(Request::Stop);
         let _ = self.thread.join(); // A panic there has been reported; the rest is to end all the same.
@@ -159,6 +160,14 @@ impl Serving {
             let _ = self.teller.as_ref().map(|teller| teller.try_send(notice));
         }
         true
+    }
+
+    /// Where others have joined, one of them takes this one's place.
+    fn end(mut self) {
+        if self.broker.has_joined() {
+            return self.broker.leave();
+        }
+        self.close();
     }
 
     /// Gives programs the time to move what they have to the kernel. One that makes no calls, or is stopped, is not waited for longer.

@@ -14,6 +14,7 @@
 //! | `broker.rs` | the broker's state, on which all of these are methods |
 //! | `port.rs`, `routes.rs`, `questions.rs`, `strays.rs`, `orphans.rs`, `handshakes.rs`, `look.rs`, `recent_moves.rs`, `kept_sockets.rs`, `kernel_memory.rs`, `under_way.rs`, `connection.rs`, `successor.rs`, `strangers.rs` | its parts |
 //! | `helpers.rs`, `outcome.rs` | threads for what may take long; what comes of a request |
+//! | `member.rs` | a `sidestep run` that joins the broker of another one |
 //! | `data_path.rs`, `pins.rs`, `place.rs` | operations on an interface; what keeps them if the broker is killed; whose place this one takes |
 //! | `shadow.rs`, `datagram.rs`, `family.rs`, `privilege.rs`, `confinement.rs`, `names.rs`, `notice.rs`, `token.rs`, `machine.rs`, `choice.rs`, `config.rs` | single questions and values |
 
@@ -41,6 +42,7 @@ mod kernel_memory;
 mod look;
 mod machine;
 mod made_up;
+mod member;
 mod moves;
 mod names;
 mod notice;
@@ -72,14 +74,14 @@ mod ways;
 
 use std::io;
 
-use clock::{Duration, Instant};
+use clock::Instant;
 
-pub use config::{Config, OpenError};
+pub use config::{Config, OpenError, TakeOver};
 pub use fuzz::fuzz_requests;
 pub use handle::{Handle, Reporter};
+pub use member::Member;
 pub use status::{ClaimStatus, InterfaceStatus, ProgramStatus, StatusReport};
 
-use crate::protocol::Options;
 use broker::{Broker, own_namespace};
 use data_path::Xdp;
 use family::Family;
@@ -97,23 +99,26 @@ pub struct Server {
 impl Server {
     /// Attaches to the interfaces, in the network namespace of the calling thread. Fails if none can be used.
     pub fn open(config: Config) -> Result<Server, OpenError> {
-        let micros = |span: Duration| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
-        let (spin_us, gather_us) = (micros(config.spin), micros(config.gather));
+        let options = config.options();
         let Config {
             interfaces: named,
-            mss_clamp,
             verbose,
-            profile,
             group,
             observed_in,
             kept_in,
             zero_copy,
+            share,
             xdp_mode,
             take_over,
             ..
         } = config;
         let pins = Pins::in_directory(&kept_in.unwrap_or_default(), own_namespace()?);
-        let left = pins.as_ref().map(Pins::left).unwrap_or_default();
+        let left = pins.as_ref().map(|pins| match &take_over {
+            TakeOver::From(name) => pins.of(name),
+            TakeOver::IfThereIs | TakeOver::Only => pins.left(),
+        });
+        let left = left.unwrap_or_default();
+        let take_over = take_over != TakeOver::IfThereIs;
         let is_chosen = named.is_empty() && !take_over;
         let mut interfaces = if is_chosen { choice::candidates()? } else { named };
         let mut notes = choice::take_out_useless(&mut interfaces)?;
@@ -122,9 +127,9 @@ impl Server {
             socket: (name.clone(), socket),
             interfaces,
             is_successor,
-            paths: Box::new(Xdp::new(xdp_mode, pins.map(|pins| (pins, name)))),
+            paths: Box::new(Xdp::new(xdp_mode, pins.map(|pins| (pins, name))).sharing(share)),
             family: Family { head: std::process::id(), group },
-            options: Options { spin_us, gather_us, mss_clamp, verbose, profile },
+            options,
             observed_in,
             zero_copy,
             identify: privilege::identify,

@@ -40,6 +40,11 @@ pub(super) enum Notice {
         /// Why.
         error: String,
     },
+    /// Another `sidestep run` has joined this one.
+    Joined {
+        /// Its process.
+        pid: u32,
+    },
     /// A client was disconnected.
     Disconnected {
         /// Its process.
@@ -76,6 +81,7 @@ impl Notice {
         match self {
             Notice::Attached { .. }
             | Notice::TakenOver { .. }
+            | Notice::Joined { .. }
             | Notice::Detached { .. }
             | Notice::Outgrown { .. } => Level::Info,
             Notice::Failed { .. }
@@ -104,6 +110,7 @@ impl fmt::Display for Notice {
                 write!(f, "{interface}: its MTU exceeds the frames; opening it with larger frames")
             }
             Notice::Failed { interface, error } => write!(f, "{interface}: {error}"),
+            Notice::Joined { pid } => write!(f, "the `sidestep run` of process {pid} has joined this one"),
             Notice::Disconnected { pid, fault } => write!(f, "process {pid} was disconnected: {fault}"),
             Notice::OtherVersion { pid, version } => write!(
                 f,

@@ -61,6 +61,20 @@ impl Pins {
         left
     }
 
+    /// What one broker keeps, or has left.
+    pub(super) fn of(&self, broker: &str) -> Vec<Kept> {
+        let its_own = self.all().filter(|(path, kept)| kept.broker == broker && *path == self.path(kept));
+        its_own.map(|(_, kept)| kept).collect()
+    }
+
+    /// The programs of brokers that are there.
+    pub(super) fn served(&self) -> Vec<Kept> {
+        let mut served: Vec<Kept> =
+            self.all().map(|(_, kept)| kept).filter(|kept| !is_free(&kept.broker)).collect();
+        served.sort_by(|a, b| (&a.broker, a.link).cmp(&(&b.broker, b.link)));
+        served
+    }
+
     /// Where a program is kept.
     pub(super) fn path(&self, kept: &Kept) -> PathBuf {
         let Kept { interface, link, broker } = kept;

@@ -25,16 +25,19 @@ impl Place {
         let left: Vec<(&Kept, String)> =
             left.iter().filter_map(|kept| Some((kept, interface_name(kept.interface)?))).collect();
         let is_meant = |name: &String| named.contains(name) || (take_over && named.is_empty());
+        let mut is_taken = false;
         for (kept, _) in left.iter().filter(|(_, name)| is_meant(name)) {
-            // Somebody else may be about to take it.
-            let Ok(socket) = listen_at(&kept.broker) else { continue };
+            let Ok(socket) = listen_at(&kept.broker) else {
+                is_taken = true;
+                continue;
+            };
             let its_own = left.iter().filter(|(other, _)| other.broker == kept.broker);
             let its_own = its_own.map(|(kept, name)| (kept.link, name.clone())).collect();
             let interfaces = numbered(its_own, named);
             return Ok(Place { name: kept.broker.clone(), socket, interfaces, is_successor: true });
         }
         if take_over {
-            return Err(OpenError::NothingLeft);
+            return Err(if is_taken { OpenError::Taken } else { OpenError::NothingLeft });
         }
         let (name, socket) = listen_anywhere()?;
         Ok(Place { name, socket, interfaces: numbered(Vec::new(), named), is_successor: false })
@@ -76,7 +79,7 @@ mod tests {
         let other = Place::take(&left, vec!["lo".to_owned()], false).unwrap();
         assert!(!other.is_successor && other.name != free, "who comes later takes a place of its own");
         let nothing = Place::take(&left, Vec::new(), true);
-        assert!(matches!(nothing, Err(OpenError::NothingLeft)));
+        assert!(matches!(nothing, Err(OpenError::Taken)));
         drop(taken);
         assert_eq!(Place::take(&left, Vec::new(), true).unwrap().name, free);
     }

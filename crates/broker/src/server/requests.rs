@@ -6,10 +6,9 @@ use super::broker::{ADDRESSES_MAX, Broker};
 use super::connection::Fault;
 use super::helpers::Theirs;
 use super::names::{name_of, printable};
-use super::notice::Notice;
 use super::outcome::{Outcome, done};
 use crate::protocol::{
-    Answer, Key, ProgramReport, QUEUES_MAX, Refusal, Request, Transport, VERSION, Welcome,
+    Answer, Key, Options, ProgramReport, QUEUES_MAX, Refusal, Request, Transport, Welcome,
 };
 use crate::registry::{ClientId, LinkNumber};
 
@@ -26,9 +25,16 @@ impl Broker {
         mut fds: Vec<Theirs>,
         now: Instant,
     ) -> Result<(), Fault> {
-        let is_hello = matches!(request, Request::Hello { .. });
-        let is_known = self.connections.get(&client).is_some_and(|connection| connection.program.is_some());
-        if is_hello == is_known || fds.len() > usize::from(takes_fd(&request)) {
+        let is_first = matches!(request, Request::Hello { .. } | Request::Join { .. });
+        let connection = self.connections.get(&client);
+        let is_known = connection.is_some_and(|connection| connection.program.is_some());
+        let is_strangers =
+            connection.is_some_and(|it| it.may_only_join) && !matches!(request, Request::Join { .. });
+        if is_first == is_known
+            || is_strangers
+            || self.families.is_head(client)
+            || fds.len() > usize::from(takes_fd(&request))
+        {
             return Err(Fault::OutOfOrder);
         }
         let outcome = self.carry_out(client, id, request, fds.pop(), now);
@@ -62,6 +68,7 @@ impl Broker {
     ) -> Outcome {
         match request {
             Request::Hello { version, program, .. } => self.hello(client, version, program),
+            Request::Join { version, options } => done(self.join(client, version, options)),
             Request::Queues { wanted: true } => Ok(Some((self.attach(client, now), None))),
             Request::Queues { wanted: false } => {
                 self.registry.give_back(client, now);
@@ -108,16 +115,13 @@ impl Broker {
     }
 
     fn hello(&mut self, client: ClientId, version: u32, program: String) -> Outcome {
-        if version != VERSION {
-            let pid = self.connections.get(&client).map_or(0, |connection| connection.pid);
-            self.notices.push(Notice::OtherVersion { pid, version });
-            return Err(Refusal::Version(VERSION));
-        }
-        let options = self.options.clone();
+        let pid = self.connections.get(&client).map_or(0, |connection| connection.pid);
+        self.check_version(pid, version)?;
         let addresses_max = ADDRESSES_MAX / self.ports.len().max(1);
         let interfaces = self.ports.iter().filter_map(|port| port.interface(addresses_max)).collect();
         let connection = self.connections.get_mut(&client).ok_or(Refusal::NotYours)?;
         connection.program = Some(name_of(connection.pid, &program));
+        let options = Options::clone(&connection.options);
         let is_kept = self.ports.iter().filter_map(|port| port.open.as_ref()).any(|open| open.path.is_kept());
         Ok(Some((Answer::Welcome(Welcome { interfaces, options, key: connection.key, is_kept }), None)))
     }

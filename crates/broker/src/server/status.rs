@@ -148,7 +148,7 @@ impl Broker {
             is_kept_apart: self.registry.is_kept_apart(client),
             is_confined,
             queues: queues.collect(),
-            profile: self.options.profile.reason.clone(),
+            profile: connection.options.profile.reason.clone(),
             claims: claims.collect(),
             report: said.map(|(report, _)| report.clone()),
             report_age_ms: old.map(|(_, since)| now.since(*since).as_millis()),

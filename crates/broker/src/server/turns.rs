@@ -15,7 +15,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, 
 use super::broker::{Broker, own_namespace, random_numbers, watch};
 use super::config::OpenError;
 use super::data_path::DataPaths;
-use super::family::Family;
+use super::family::{Families, Family};
 use super::handshakes::Handshakes;
 use super::helpers::{Helpers, Theirs, close_all};
 use super::kept_sockets::KeptSockets;
@@ -83,11 +83,10 @@ impl Broker {
         let names = setup.interfaces.into_iter().take(INTERFACES_MAX);
         let mut broker = Broker {
             paths: setup.paths,
-            options: setup.options,
             observed_in: setup.observed_in,
             zero_copy: setup.zero_copy,
             identify: setup.identify,
-            family: setup.family,
+            families: Families::new(setup.family, setup.options),
             namespace,
             name,
             listener,
@@ -211,8 +210,14 @@ impl Broker {
         left.iter().filter(|kept| kept.broker == self.name).all(|kept| is_open(kept.link))
     }
 
-    /// Lets go of all interfaces as if by SIGKILL.
+    /// Whether another `sidestep run` has joined, that can take this one's place.
+    pub(super) fn has_joined(&self) -> bool {
+        self.families.are_several()
+    }
+
+    /// Lets go of all interfaces as if by SIGKILL. Who sees its connection end finds the place free.
     pub(super) fn leave(mut self) {
+        self.listener.close();
         self.ports.iter_mut().filter_map(|port| port.open.as_mut()).for_each(|open| open.path.leave());
     }
 

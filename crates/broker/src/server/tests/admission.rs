@@ -25,7 +25,8 @@ fn one_user_does_not_keep_others_out() {
     for number in 0..512 {
         let any = std::fs::File::open("/dev/null").unwrap().into();
         let socket = Theirs::new(any, 4242, &broker.helpers);
-        let connection = Connection::new(socket, None, (1, 4242), crate::protocol::Key([0; 2]));
+        let key = crate::protocol::Key([0; 2]);
+        let connection = Connection::new(socket, None, (1, 4242), key, broker.families.own());
         broker.connections.insert(crate::registry::ClientId(1000 + number), connection);
     }
     let name = SocketAddrUnix::new_abstract_name(broker.name().as_bytes()).unwrap();

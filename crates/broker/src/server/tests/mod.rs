@@ -6,6 +6,7 @@ mod clamps;
 mod handshakes;
 mod held_up;
 mod interfaces;
+mod joining;
 mod moves;
 mod observers;
 mod queues;

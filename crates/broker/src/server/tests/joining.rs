@@ -1,0 +1,96 @@
+//! A `sidestep run` that joins another one's broker.
+
+use super::*;
+use crate::protocol::Options;
+
+/// A broker of which this process is no program.
+fn anothers() -> (Served, std::process::Child) {
+    let head = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    (Served::of(1, head.id(), all()), head)
+}
+
+fn join(version: u32) -> ToBroker {
+    let profile = Profile { name: "of the one that joins".to_owned(), ..all() };
+    let options =
+        Options { spin_us: 7, gather_us: 8, mss_clamp: None, verbose: false, share: false, profile };
+    ToBroker { id: 1, request: Request::Join { version, options } }
+}
+
+fn joined(served: &Served) -> OwnedFd {
+    let socket = served.raw();
+    say(&socket, &join(VERSION));
+    let answer = hears(&socket);
+    assert!(answer.contains("done"), "{answer}");
+    socket
+}
+
+fn end(mut process: std::process::Child) {
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
+
+#[test]
+fn who_joins_brings_its_programs_and_says_how_they_are_to_run_as_long_as_it_is_there() {
+    if !rustix::process::geteuid().is_root() {
+        return lab::skip("needs the broker's privileges");
+    }
+    let (served, head) = anothers();
+    assert!(served.try_connect("too early").is_err());
+    let member = joined(&served);
+    let (client, welcome) = served.try_connect("program").unwrap();
+    assert_eq!(welcome.options.profile.name, "of the one that joins");
+    assert_eq!((welcome.options.spin_us, welcome.options.gather_us), (7, 8));
+    drop(member);
+    let deadline = Instant::now() + PATIENCE;
+    while served.try_connect("too late").is_ok() {
+        assert!(Instant::now() < deadline, "it is still joined");
+    }
+    drop(client);
+    end(head);
+}
+
+#[test]
+fn who_joins_says_nothing_else_and_speaks_the_same_version() {
+    if !rustix::process::geteuid().is_root() {
+        return lab::skip("needs the broker's privileges");
+    }
+    let (served, head) = anothers();
+    let member = joined(&served);
+    say(&member, &ask(Request::Queues { wanted: true }));
+    assert_eq!(hears(&member), "", "its programs ask for queues, and not it");
+    let other = served.raw();
+    say(&other, &join(VERSION + 1));
+    assert!(hears(&other).contains("version"));
+    let stranger = served.raw();
+    say(&stranger, &hello());
+    assert_eq!(hears(&stranger), "", "it is nobody's program");
+    end(head);
+}
+
+#[test]
+fn who_has_less_privilege_than_the_broker_does_not_join() {
+    if !rustix::process::geteuid().is_root() {
+        return lab::skip("needs root to change users");
+    }
+    let (served, head) = anothers();
+    let socket = as_user(4242, || served.raw());
+    let octets = encode(&join(VERSION)).unwrap();
+    let _ = send(&socket, &octets, SendFlags::NOSIGNAL); // It may be closed already.
+    assert_eq!(hears(&socket), "");
+    end(head);
+}
+
+#[test]
+fn a_broker_that_others_have_joined_leaves_what_there_is_to_them() {
+    if !rustix::process::geteuid().is_root() {
+        return lab::skip("needs the broker's privileges");
+    }
+    for others in [false, true] {
+        let mut served = Served::new(1);
+        let client = served.raw_known();
+        let _member = others.then(|| joined(&served));
+        served.handle.take().into_iter().for_each(Handle::stop);
+        let news = hears(&client);
+        assert_eq!(news.contains("closing"), !others, "joined: {others}, news: {news}");
+    }
+}

@@ -1,0 +1,145 @@
+//! Several `sidestep run` on one interface: the first is the broker of all, and another one takes its place when it ends, in whatever way.
+//! Pins are of the shell's mount namespace, and end with it.
+
+use std::net::TcpStream;
+
+use lab::programs::Network;
+use lab::{Child, SERVER_INTERFACE, Side};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::ends::{ECHO, answers, await_accelerated, number, of_the_kernel, on_the_stack};
+use crate::trial::{PATIENCE, Trial};
+
+/// Three echoes of as many users, one of them root, on an interface with one queue. Each says the process of its `sidestep run`.
+const THREE: &str = "
+mount -t bpf bpf /sys/fs/bpf
+sidestep=$0; interface=$1; echo=$2
+begin() {
+    port=$1; shift
+    \"$sidestep\" run --share --device \"$interface\" -- \"$@\" /usr/bin/python3 -c \"$(echo \"$echo\" | sed s/7000/$port/)\" &
+    echo run$port $!
+}
+begin 7000
+sleep 1
+begin 7100 setpriv --reuid=4242 --regid=4242 --clear-groups
+begin 7200 setpriv --reuid=4243 --regid=4243 --clear-groups
+wait; wait; wait
+ip -d link show \"$interface\"
+echo over $$";
+
+const PORTS: [u16; 3] = [7000, 7100, 7200];
+
+struct Three {
+    trial: Trial,
+    shell: Child,
+    runs: Vec<Pid>,
+    streams: Vec<Vec<TcpStream>>,
+}
+
+impl Three {
+    /// `None` if there can be no laboratory, or the kernel is on trial.
+    fn new(name: &str) -> Option<Three> {
+        let trial = Trial::of(name)?;
+        if trial.network == Network::Kernel {
+            return None; // There is no broker.
+        }
+        let mut command = trial.lab.command(Side::Server, "sh");
+        command.args(["-ec", THREE]).arg(lab::sidestep_binary()).args([SERVER_INTERFACE, ECHO]);
+        let mut shell = Child::spawn("three runs", &mut command).unwrap();
+        let mut told = |port| {
+            let label = format!("run{port} ");
+            number(&shell.wait_for_line(&label, PATIENCE).unwrap(), &label)
+        };
+        let runs: Vec<Pid> = PORTS.into_iter().map(&mut told).collect();
+        PORTS.iter().for_each(|port| await_accelerated(runs[0], &format!(":{port} ")));
+        let connect = |port: u16| (0..8).map(|_| on_the_stack(&trial, port)).collect();
+        let streams = PORTS.into_iter().map(connect).collect();
+        Some(Three { trial, shell, runs, streams })
+    }
+
+    /// After the end of one of them the connections of the others go on where they are, and what comes then is theirs as before.
+    fn go_on_without(&mut self, place: usize) {
+        self.runs.remove(place);
+        self.streams.remove(place);
+        self.streams.iter_mut().flatten().for_each(|stream| answers(stream, "x"));
+    }
+
+    /// One of these serves all that are left.
+    fn await_successor(&self, ports: &[u16]) {
+        let shown = || self.runs.iter().copied().find(|run| serves(*run, ports));
+        let deadline = std::time::Instant::now() + PATIENCE;
+        while shown().is_none() {
+            assert!(std::time::Instant::now() < deadline, "nobody has the place of the one that is gone");
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+    }
+
+    /// All end, and the interface is as before.
+    fn end(mut self) {
+        self.runs.iter().for_each(|run| kill_process(*run, Signal::TERM).unwrap());
+        self.shell.wait_for_line("over ", PATIENCE).unwrap();
+        assert!(!self.shell.output().contains("prog/xdp"), "{}", self.shell.output());
+        self.shell.wait(PATIENCE).unwrap();
+    }
+}
+
+impl Drop for Three {
+    fn drop(&mut self) {
+        self.shell.end();
+        for pid in self.trial.pids(Side::Server).lines().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)) {
+            let _ = kill_process(pid, Signal::KILL); // Ended this moment: all the better.
+        }
+    }
+}
+
+/// Whether this `sidestep run` shows the listeners at these ports as accelerated.
+fn serves(run: Pid, ports: &[u16]) -> bool {
+    let mut status = std::process::Command::new(lab::sidestep_binary());
+    let status = status.args(["status", "--pid", &run.as_raw_nonzero().to_string()]).output().unwrap();
+    let said = String::from_utf8_lossy(&status.stdout).into_owned();
+    let is_shown = |port: &u16| {
+        let listener = format!(":{port} ");
+        said.lines()
+            .any(|line| line.contains("LISTEN") && line.contains(&listener) && line.ends_with(" accelerated"))
+    };
+    ports.iter().all(is_shown)
+}
+
+#[test]
+fn when_the_one_that_has_the_interface_ends_another_takes_its_place_and_no_connection_is_cut() {
+    let Some(mut three) = Three::new("three runs, the first ends") else { return };
+    kill_process(three.runs[0], Signal::TERM).unwrap();
+    three.go_on_without(0);
+    three.await_successor(&[7100, 7200]);
+    for port in [7100, 7200] {
+        assert_eq!(of_the_kernel(&three.trial, port), 0, "connections of {port} are the kernel's");
+        drop(on_the_stack(&three.trial, port));
+    }
+    three.end();
+}
+
+#[test]
+fn when_the_one_that_has_the_interface_is_killed_all_programs_go_on() {
+    let Some(mut three) = Three::new("three runs, the first is killed") else { return };
+    kill_process(three.runs[0], Signal::KILL).unwrap();
+    three.runs.remove(0);
+    three.streams.iter_mut().flatten().for_each(|stream| answers(stream, "x"));
+    three.await_successor(&PORTS);
+    for port in PORTS {
+        assert_eq!(of_the_kernel(&three.trial, port), 0, "connections of {port} are the kernel's");
+        drop(on_the_stack(&three.trial, port));
+    }
+}
+
+#[test]
+fn when_one_that_has_joined_ends_the_others_notice_nothing() {
+    let Some(mut three) = Three::new("three runs, the second ends") else { return };
+    kill_process(three.runs[1], Signal::TERM).unwrap();
+    three.go_on_without(1);
+    await_accelerated(three.runs[0], ":7200 ");
+    for port in [7000, 7200] {
+        assert_eq!(of_the_kernel(&three.trial, port), 0, "connections of {port} are the kernel's");
+        drop(on_the_stack(&three.trial, port));
+    }
+    three.end();
+}
