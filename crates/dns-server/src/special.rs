@@ -6,7 +6,7 @@ use clock::Instant;
 use dns_auth::{Counters, Outcome, Responder, Transport};
 use dns_message::{Compressor, Message, NOTIFY, UPDATE};
 use dns_transfer::tsig::Signer;
-use dns_transfer::{Client, Handled, Policy, Transfer, TransferError, UpdateRequest, handle};
+use dns_transfer::{Client, Handled, Notice, Policy, Transfer, TransferError, UpdateRequest, handle};
 use dns_wire::header::flag;
 use dns_wire::{NameBuf, Query, Rcode, ReceivedRcode, Rtype};
 
@@ -24,8 +24,8 @@ pub struct TransferService {
     pub unix_time: fn() -> u64,
     /// Hears what became of transfers, notices and updates that are refused: for a log. It must not wait.
     pub on_special: OnSpecial,
-    /// Gets each zone for which a primary has sent a NOTIFY. It must not wait.
-    pub on_notify: Box<dyn Fn(NameBuf, IpAddr) + Send + Sync>,
+    /// Gets each NOTIFY of a primary. It must not wait.
+    pub on_notify: Box<dyn Fn(Notice) + Send + Sync>,
     /// Gets each update that is to be carried out, and the way back for its answer. It must not wait.
     pub on_update: Box<dyn Fn(Box<UpdateRequest>, LateReply) + Send + Sync>,
 }
@@ -37,7 +37,7 @@ impl Default for TransferService {
             policy: Policy::default(),
             unix_time: || 0,
             on_special: Box::new(|_, _| {}),
-            on_notify: Box::new(|_, _| {}),
+            on_notify: Box::new(|_| {}),
             on_update: Box::new(|_, _| {}),
         }
     }
@@ -130,8 +130,8 @@ pub(crate) fn handle_special(
             answer_signed(published, responder, &query, *signer, (transport, client.address), now)
         }
         Handled::Update(update) => return Special::Update(update),
-        Handled::Notified(zone, reply) => {
-            (service.on_notify)(*zone, client.address);
+        Handled::Notified(notice, reply) => {
+            (service.on_notify)(*notice);
             count_reply(counters, &reply);
             Some(reply)
         }

@@ -33,7 +33,7 @@ pub use difference::{Difference, History, Unfit};
 pub use incoming::{Incoming, IncomingError, Received};
 pub use lacking::lacking;
 pub use outgoing::{Slots, Transfer, TransferError};
-pub use request::{Handled, Policy, UpdateRequest, ZonePolicy, handle};
+pub use request::{Handled, Notice, Policy, UpdateRequest, ZonePolicy, handle};
 pub use secondary::{Due, Secondary, SoaTimers};
 pub use tsig::{Algorithm, Key, Keys};
 pub use update::{Update, Updated};

@@ -41,7 +41,7 @@ pub struct ZonePolicy {
     pub allow_transfer: Option<AccessList>,
     /// Who may change it (RFC 2136).
     pub allow_update: AccessList,
-    /// Whose NOTIFY counts: the primaries of a secondary zone, and the key that a primary signs with.
+    /// Whose NOTIFY counts: the primaries of a secondary zone, and the key that a primary signs with, if it signs.
     pub primaries: Vec<(IpAddr, Option<NameBuf>)>,
 }
 
@@ -91,13 +91,14 @@ impl Policy {
         }
     }
 
-    /// Whether a NOTIFY for `zone` comes from one of its primaries (RFC 1996, 3.10); `None` if the zone is not secondary here.
+    /// Whether a NOTIFY for `zone` comes from one of its primaries (RFC 1996, 3.10); `None` if the zone is not secondary here. Primaries that sign
+    /// transfers need not sign notices, and a notice only has us ask. One that is signed has to be signed with the key of that primary.
     fn is_primary(&self, zone: Name<'_>, client: IpAddr, key: Option<Name<'_>>) -> Option<bool> {
         let policy = self.zones.get(&NameBuf::from(zone)).filter(|policy| !policy.primaries.is_empty())?;
         let client = client.to_canonical();
         Some(policy.primaries.iter().any(|(address, wanted)| {
             address.to_canonical() == client
-                && (wanted.is_none() || wanted.as_ref().map(NameBuf::as_name) == key)
+                && (key.is_none() || wanted.is_none() || wanted.as_ref().map(NameBuf::as_name) == key)
         }))
     }
 }
@@ -114,9 +115,20 @@ pub enum Handled {
     /// Carry this update out, and send its answer then.
     Update(Box<UpdateRequest>),
     /// A primary says that the zone has changed: look, and send this.
-    Notified(Box<NameBuf>, Vec<u8>),
+    Notified(Box<Notice>, Vec<u8>),
     /// Answer the message like any other.
     Ordinary,
+}
+
+/// That a primary says that a zone has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// The zone.
+    pub zone: NameBuf,
+    /// The address of the primary.
+    pub from: IpAddr,
+    /// Whether a signature proves who has sent it. Anybody can send datagrams from the address of a primary.
+    pub is_signed: bool,
 }
 
 /// Largest UDP message for a client without EDNS (RFC 1035, 2.3.4).
@@ -234,7 +246,8 @@ impl Request {
             None => self.refuse(Rcode::NotAuth),
             Some(true) if self.question.qtype == Rtype::SOA && self.question.qclass == Class::IN => {
                 let answer = answer_to(&self.octets, Rcode::NoError);
-                Handled::Notified(Box::new(zone), self.reply(answer))
+                let notice = Notice { zone, from: client, is_signed: self.signer.is_some() };
+                Handled::Notified(Box::new(notice), self.reply(answer))
             }
             Some(_) => self.refuse(Rcode::Refused),
         }

@@ -300,26 +300,34 @@ fn a_signed_question_is_answered_without_its_signature_and_an_unsigned_one_like_
 }
 
 #[test]
-fn a_notice_counts_from_a_primary_alone_and_with_its_key() {
-    let catalog = catalog(1);
-    let mut policy = policy();
+fn a_notice_counts_from_a_primary_alone_and_if_it_is_signed_with_its_key() {
+    let (catalog, mut policy) = (catalog(1), policy());
+    let other = || Key::new(name("other.").as_name(), Algorithm::Sha256, b"other");
+    Arc::make_mut(&mut policy.keys).insert(other());
     let notice = question_message(9, NOTIFY, name("example.").as_name(), Rtype::SOA);
     assert_eq!(rcode(ask(&policy, &catalog, &notice, CLIENT, Transport::Udp)), 9, "it is not secondary here");
     let primaries = vec![(CLIENT.parse().unwrap(), None), ("192.0.2.3".parse().unwrap(), Some(name("key.")))];
     Arc::make_mut(&mut policy.zones)
         .insert(name("example."), ZonePolicy { primaries, ..ZonePolicy::default() });
     match ask(&policy, &catalog, &notice, CLIENT, Transport::Udp) {
-        Handled::Notified(zone, answer) => {
-            assert_eq!(*zone, name("example."));
+        Handled::Notified(notice, answer) => {
+            let from = CLIENT.parse().unwrap();
+            assert_eq!(*notice, Notice { zone: name("example."), from, is_signed: false });
             assert_eq!(answer[..4], [0, 9, 0xa0, 0]);
         }
         other => panic!("{other:?}"),
     }
     assert_eq!(rcode(ask(&policy, &catalog, &notice, "192.0.2.2", Transport::Udp)), 5);
-    assert_eq!(rcode(ask(&policy, &catalog, &notice, "192.0.2.3", Transport::Udp)), 5, "without its key");
-    let mut signed = notice;
-    sign_request(&mut signed, &key(), NOW);
-    assert!(matches!(ask(&policy, &catalog, &signed, "192.0.2.3", Transport::Udp), Handled::Notified(..)));
+    let is_signed = |request: &[u8]| match ask(&policy, &catalog, request, "192.0.2.3", Transport::Udp) {
+        Handled::Notified(notice, _) => Some(notice.is_signed),
+        _ => None,
+    };
+    assert_eq!(is_signed(&notice), Some(false), "primaries that sign transfers need not sign notices");
+    for (key, counts) in [(key(), Some(true)), (Arc::new(other()), None)] {
+        let mut signed = notice.clone();
+        sign_request(&mut signed, &key, NOW);
+        assert_eq!(is_signed(&signed), counts);
+    }
 }
 
 /// An update that adds a host.

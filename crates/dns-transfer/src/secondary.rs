@@ -60,11 +60,13 @@ pub struct Secondary {
     held: Option<SoaTimers>,
     /// When to ask; meaningless while asking.
     next_refresh: Instant,
+    /// When the primaries were asked last.
+    asked: Option<Instant>,
     /// When the held version is too old.
     expires: Option<Instant>,
     is_asking: bool,
-    /// A NOTIFY came while asking: what the primary said meanwhile may be older.
-    ask_again: bool,
+    /// When to ask again because a NOTIFY came while asking: what the primary said meanwhile may be older.
+    ask_again: Option<Instant>,
     failures: u32,
 }
 
@@ -74,9 +76,10 @@ impl Secondary {
         Secondary {
             held: None,
             next_refresh: now,
+            asked: None,
             expires: None,
             is_asking: false,
-            ask_again: false,
+            ask_again: None,
             failures: 0,
         }
     }
@@ -114,13 +117,27 @@ impl Secondary {
             return None;
         }
         self.is_asking = true;
+        self.asked = Some(now);
         Some(Due::Refresh)
     }
 
-    /// A primary says that the zone has changed (RFC 1996, 4.3).
+    /// A primary says that the zone has changed (RFC 1996, 4.3), and it is sure that it does.
     pub fn on_notify(&mut self, now: Instant) {
-        self.next_refresh = now;
-        self.ask_again = self.is_asking;
+        self.ask_at(now);
+    }
+
+    /// The same if anybody can have said so. It is followed no sooner than [`INTERVAL_MIN`] after the last look, so that whoever forges notices
+    /// does not have the primaries asked all the time.
+    pub fn on_unsigned_notify(&mut self, now: Instant) {
+        self.ask_at(self.asked.map_or(now, |asked| now.max(asked + INTERVAL_MIN)));
+    }
+
+    fn ask_at(&mut self, at: Instant) {
+        if self.is_asking {
+            self.ask_again = Some(self.ask_again.map_or(at, |other| other.min(at)));
+        } else {
+            self.next_refresh = self.next_refresh.min(at);
+        }
     }
 
     /// A primary has the version `held`, and so have we now. `jitter` is random: the next look comes up to a tenth earlier, so that zones
@@ -144,7 +161,7 @@ impl Secondary {
         let earlier = wait.as_nanos() / 10 * u64::from(jitter % 1024) / 1024;
         let wait = Duration::from_nanos(wait.as_nanos() - earlier);
         self.is_asking = false;
-        self.next_refresh = if std::mem::take(&mut self.ask_again) { now } else { now + wait };
+        self.next_refresh = self.ask_again.take().map_or(now + wait, |at| at.max(now));
     }
 }
 
@@ -270,6 +287,44 @@ mod tests {
         assert_eq!(zone.poll(at(5)), Some(Due::Refresh));
         zone.on_confirmed(timers(2), 0, at(6));
         assert_eq!(zone.deadline(), Some(at(106)));
+    }
+
+    #[test]
+    fn notices_that_anybody_can_send_have_the_primaries_asked_once_a_second_and_the_last_one_is_never_lost() {
+        let (mut zone, mut now, mut looks) = (confirmed(), at(10), Vec::new());
+        let millisecond = Duration::from_nanos(1_000_000);
+        while now < at(13) {
+            zone.on_unsigned_notify(now);
+            if zone.poll(now).is_some() {
+                looks.push(now);
+                zone.on_unsigned_notify(now); // While it is being asked, too.
+                zone.on_confirmed(timers(1), 0, now);
+            }
+            now += millisecond;
+        }
+        assert_eq!(looks, [10, 11, 12].map(at));
+        assert_eq!(zone.deadline(), Some(at(13)), "the last one waits");
+        assert_eq!(zone.poll(at(13)), Some(Due::Refresh));
+        zone.on_unsigned_notify(at(15));
+        zone.on_failed(0, at(16));
+        assert_eq!(zone.deadline(), Some(at(16)), "a look that took long puts it off no further");
+    }
+
+    #[test]
+    fn a_signed_notice_does_not_wait_for_one_that_anybody_can_send() {
+        let mut zone = confirmed();
+        zone.on_notify(at(3));
+        zone.poll(at(3));
+        zone.on_unsigned_notify(at(3));
+        zone.on_notify(at(3));
+        zone.on_unsigned_notify(at(3));
+        zone.on_confirmed(timers(1), 0, at(3));
+        assert_eq!(zone.poll(at(3)), Some(Due::Refresh));
+        zone.on_confirmed(timers(1), 0, at(3));
+        zone.on_unsigned_notify(at(3));
+        assert_eq!(zone.deadline(), Some(at(4)));
+        zone.on_notify(at(3));
+        assert_eq!(zone.poll(at(3)), Some(Due::Refresh));
     }
 
     #[test]

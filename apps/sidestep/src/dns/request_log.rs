@@ -75,7 +75,7 @@ impl RequestLog {
         let is_known = *wanted == Wanted::Notice && policy.has_primary_at(zone.as_name(), *client);
         let level = if is_known { Level::Warn } else { Level::Info };
         let why = match (wanted, is_known) {
-            (Wanted::Notice, true) => ": it has to be signed with the key of this primary",
+            (Wanted::Notice, true) => ": it is not signed with the key of this primary",
             (Wanted::Notice, false) => ": the zone has no primary at this address",
             _ => "",
         };

@@ -292,7 +292,7 @@ pub(crate) fn set_history(policy: &mut Policy, catalog: &Catalog, version: &Vers
 /// What responders need besides zones and settings.
 pub(crate) fn service(policy: Policy, shared: &Shared) -> TransferService {
     let notices = shared.notices.clone();
-    let on_notify = Box::new(move |zone, from| notices.notify(zone, from));
+    let on_notify = Box::new(move |notice| notices.notify(notice));
     let queue = shared.updates.clone();
     let on_update = Box::new(move |request, reply| queue.push(request, reply));
     let requests = Arc::clone(&shared.requests);

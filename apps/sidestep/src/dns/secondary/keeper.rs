@@ -252,10 +252,14 @@ impl Keeper {
         telling.into_iter().for_each(|primary| self.jobs.on_sign_of_life(primary));
         let (now, mut numbers) = (self.clock.now(), Vec::new());
         for (number, zone) in &mut self.zones {
-            let Some(Wanted { told_by, is_wanted_anew }) = wanted.get(&zone.spec.origin) else { continue };
-            zone.told_by.extend(told_by);
-            zone.is_wanted_anew |= is_wanted_anew;
-            zone.timers.on_notify(now);
+            let Some(wanted) = wanted.get(&zone.spec.origin) else { continue };
+            zone.told_by.extend(&wanted.told_by);
+            zone.is_wanted_anew |= wanted.is_wanted_anew;
+            if wanted.is_sure {
+                zone.timers.on_notify(now);
+            } else {
+                zone.timers.on_unsigned_notify(now);
+            }
             numbers.push(*number);
         }
         numbers.into_iter().for_each(|number| self.schedule(number));

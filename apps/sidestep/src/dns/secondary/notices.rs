@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use dns_transfer::Notice;
 use dns_wire::NameBuf;
 
 use super::Outcome;
@@ -35,26 +36,30 @@ pub(super) struct Heard {
 pub(super) struct Wanted {
     /// Primaries that say that it has changed. Which serials they name does not matter: they are asked for those of now.
     pub(super) told_by: BTreeSet<IpAddr>,
+    /// An operator wants it, or a signature proves that a primary does: it is asked for without delay.
+    pub(super) is_sure: bool,
     /// An operator wants all of it, whatever serial the primaries have.
     pub(super) is_wanted_anew: bool,
 }
 
 impl Notices {
     /// A primary says that a zone has changed.
-    pub(crate) fn notify(&self, zone: NameBuf, from: IpAddr) {
+    pub(crate) fn notify(&self, notice: Notice) {
+        let Notice { zone, from, is_signed } = notice;
         self.want(zone, |wanted| {
             wanted.told_by.insert(from.to_canonical());
+            wanted.is_sure |= is_signed;
         });
     }
 
     /// An operator wants a zone's primaries to be asked.
     pub(crate) fn refresh(&self, zone: NameBuf) {
-        self.want(zone, |_| {});
+        self.want(zone, |wanted| wanted.is_sure = true);
     }
 
     /// An operator wants all of a zone to be transferred.
     pub(crate) fn retransfer(&self, zone: NameBuf) {
-        self.want(zone, |wanted| wanted.is_wanted_anew = true);
+        self.want(zone, |wanted| (wanted.is_sure, wanted.is_wanted_anew) = (true, true));
     }
 
     /// These are the names of configured zones now.
@@ -105,10 +110,11 @@ mod tests {
         let [first, second, mapped] =
             ["192.0.2.1", "2001:db8::1", "::ffff:192.0.2.1"].map(|text| text.parse().unwrap());
         for from in [first, second, mapped] {
-            (0..10_000).for_each(|number| notices.notify(zone(number), from));
+            let notice = |number| Notice { zone: zone(number), from, is_signed: number == 8 };
+            (0..10_000).for_each(|number| notices.notify(notice(number)));
         }
         notices.retransfer(zone(7));
-        notices.refresh(zone(7));
+        notices.refresh(zone(6));
         notices.take(BTreeSet::from([zone(1)]));
         notices.take(BTreeSet::from([zone(2)]));
         let heard = notices.wait(Duration::ZERO);
@@ -116,6 +122,8 @@ mod tests {
         assert!(heard.wanted.values().all(|wanted| wanted.told_by == BTreeSet::from([first, second])));
         let anew = heard.wanted.iter().filter(|(_, wanted)| wanted.is_wanted_anew);
         assert_eq!(anew.map(|(name, _)| name.clone()).collect::<Vec<_>>(), [zone(7)]);
+        let sure = heard.wanted.iter().filter(|(_, wanted)| wanted.is_sure);
+        assert_eq!(sure.map(|(name, _)| name.clone()).collect::<Vec<_>>(), [6, 7, 8].map(zone));
         assert_eq!(heard.taken, Some(BTreeSet::from([zone(2)])));
         assert!(notices.wait(Duration::ZERO).wanted.is_empty());
     }
