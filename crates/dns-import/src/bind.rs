@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::{Peer, endpoint, everybody, not_here, with_port};
+use crate::config::{Notifier, Peer, endpoint, everybody, not_here, with_port};
 use crate::{Config, Files, ImportError, Key, Place, Secondary, Zone, join};
 
 /// One statement.
@@ -59,6 +59,7 @@ pub(crate) fn import(path: &str, files: &mut Files<'_>) -> Result<Config, Import
         remotes: named(&["primaries", "masters", "remote-servers"]),
         directory: options.and_then(|options| Some(options.one(&["directory"])?.word(1).to_owned())),
         notifies: options.and_then(|options| options.one(&["also-notify"])).cloned(),
+        notifiers: options.and_then(|options| options.one(&["allow-notify"])).cloned(),
         notify: options.and_then(|options| Some(options.one(&["notify"])?.word(1).to_owned())),
         policies: named(&["dnssec-policy"]),
         policy: options.and_then(|options| options.one(&["dnssec-policy"])).cloned(),
@@ -97,6 +98,8 @@ struct Import<'s> {
     directory: Option<String>,
     /// `also-notify`, `notify` and `dnssec-policy` of all zones.
     notifies: Option<Statement>,
+    /// `allow-notify` of all zones.
+    notifiers: Option<Statement>,
     notify: Option<String>,
     policy: Option<Statement>,
     key_directory: Option<String>,
@@ -129,8 +132,8 @@ impl Import<'_> {
         for option in &options.block {
             match option.word(0) {
                 // Looked at already.
-                "directory" | "also-notify" | "notify" | "key-directory" | "dnssec-policy"
-                | "catalog-zones" => {}
+                "directory" | "also-notify" | "allow-notify" | "notify" | "key-directory"
+                | "dnssec-policy" | "catalog-zones" => {}
                 "listen-on" | "listen-on-v6" => self.take_listen(option),
                 "allow-transfer" => self.config.allow_transfer = self.access(option),
                 "version" => self.config.version = Some(absent_if_none(option.word(1))),
@@ -299,13 +302,14 @@ impl Import<'_> {
     fn take_secondary(&mut self, zone: &Statement, origin: String) {
         self.warn_of_signing(zone, &origin);
         let mut taken = Secondary { origin, notify: self.notified(zone), ..Secondary::default() };
+        let mut primaries = Vec::new();
         for option in &zone.block {
             match option.word(0) {
                 "type" | "also-notify" | "notify" | "allow-notify" => {}
                 "dnssec-policy" | "inline-signing" | "auto-dnssec" | "key-directory" => {} // Told of above.
                 "file" => taken.file = Some(self.path(option.word(1))),
                 "masters" | "primaries" => {
-                    let primaries = self.remotes(option);
+                    primaries = self.remotes(option);
                     taken.take_primaries(&primaries);
                 }
                 "allow-transfer" => taken.allow_transfer = Some(self.access(option)),
@@ -314,6 +318,29 @@ impl Import<'_> {
             }
         }
         self.config.secondaries.push(taken);
+        if let Some(list) = zone.one(&["allow-notify"]).cloned().or_else(|| self.notifiers.clone()) {
+            let mut notifiers = Vec::new();
+            self.gather_notifiers(&list, &mut notifiers, 0);
+            self.config.compare_notifiers(&list.place, "allow-notify", &notifiers, &primaries);
+        }
+    }
+
+    /// Whom a list names. Those whom it excludes are left out: primaries may always send NOTIFY, here as there.
+    fn gather_notifiers(&self, list: &Statement, notifiers: &mut Vec<Notifier>, depth: usize) {
+        for element in &list.block {
+            let named = self.lists.get(element.word(0)).copied();
+            let inner = named.or_else(|| Some(element).filter(|element| element.words.is_empty()));
+            if let Some(list) = inner.filter(|_| depth < 16) {
+                self.gather_notifiers(list, notifiers, depth + 1);
+                continue;
+            }
+            match element.word(0) {
+                "none" => {}
+                "key" => notifiers.push(Notifier { address: None, key: Some(element.word(1).to_owned()) }),
+                excluded if excluded.starts_with('!') => {}
+                address => notifiers.push(Notifier { address: Some(address.to_owned()), key: None }),
+            }
+        }
     }
 
     /// Who hears of new versions of a zone.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
+use std::net::{IpAddr, SocketAddr};
 
 use crate::Place;
 
@@ -106,6 +107,23 @@ impl Config {
     /// Notes something.
     pub(crate) fn note(&mut self, place: &Place, what: impl Into<String>) {
         self.notes.insert(Note { place: place.clone(), what: what.into() });
+    }
+
+    /// Notes which of those that may send NOTIFY for a secondary zone there will be refused here, where only its primaries may.
+    pub(crate) fn compare_notifiers(
+        &mut self,
+        place: &Place,
+        list: &str,
+        notifiers: &[Notifier],
+        primaries: &[Peer],
+    ) {
+        let others =
+            notifiers.iter().filter(|notifier| !primaries.iter().any(|primary| notifier.may_be(primary)));
+        let others: Vec<String> = others.map(Notifier::to_text).collect();
+        if !others.is_empty() {
+            let what = "NOTIFY from there is refused here, unless it is a primary's: name servers that send it, and have the zone, as primaries";
+            self.note(place, format!("{list}: {}: {what}", others.join(", ")));
+        }
     }
 
     /// Takes an identifier in hexadecimal over. Files of Sidestep have text there.
@@ -238,6 +256,43 @@ impl Peer {
             None => self.address.clone(),
         }
     }
+}
+
+/// Who may send NOTIFY, as other servers have it: whoever comes from an address, has a key, or both.
+pub(crate) struct Notifier {
+    /// An address, or what means several.
+    pub(crate) address: Option<String>,
+    pub(crate) key: Option<String>,
+}
+
+impl Notifier {
+    /// Whether what a primary sends is meant, and will count here: one whose key is known has to sign with that, if it signs.
+    fn may_be(&self, primary: &Peer) -> bool {
+        let same_name = |one: &str, other: &str| {
+            one.trim_end_matches('.').eq_ignore_ascii_case(other.trim_end_matches('.'))
+        };
+        let is_there = |address: &String| {
+            let own = ip_of(address);
+            own.is_some() && own == ip_of(&primary.address)
+        };
+        let is_signed_so = |key: &String| primary.key.as_ref().is_none_or(|own| same_name(own, key));
+        self.address.as_ref().is_none_or(is_there) && self.key.as_ref().is_none_or(is_signed_so)
+    }
+
+    fn to_text(&self) -> String {
+        let key = self.key.as_ref().map(|key| format!("key {key}"));
+        self.address.iter().cloned().chain(key).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// The one address that a text means, with or without a port; `None` if it means more.
+fn ip_of(text: &str) -> Option<IpAddr> {
+    let alone = |(address, length): (&str, &str)| {
+        let address: IpAddr = address.parse().ok()?;
+        (length == if address.is_ipv4() { "32" } else { "128" }).then_some(address)
+    };
+    let with_port = || text.parse().ok().map(|address: SocketAddr| address.ip());
+    text.parse().ok().or_else(with_port).or_else(|| text.split_once('/').and_then(alone))
 }
 
 impl Secondary {

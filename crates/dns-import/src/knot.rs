@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::{Peer, endpoint, not_here, split_port, with_port};
+use crate::config::{Notifier, Peer, endpoint, not_here, split_port, with_port};
 use crate::{Config, Files, ImportError, Key, Place, Secondary, Zone, directory_of, join};
 
 #[derive(Clone, Debug)]
@@ -109,14 +109,14 @@ impl Import<'_> {
         let name =
             value("file").unwrap_or("%s.zone").replace("%s", &origin.trim_end_matches('.').replace('/', "_"));
         let (mut zone, mut secondary) = (Zone::default(), Secondary::default());
-        let (mut is_secondary, mut transfers) = (false, None);
+        let (mut primaries, mut transfers) = (None, None);
         for field in &fields {
             match field.name.as_str() {
                 "domain" | "storage" | "file" | "template" => {}
                 "master" => {
-                    is_secondary = true;
-                    let primaries = self.peers(field);
-                    secondary.take_primaries(&primaries);
+                    let peers = self.peers(field);
+                    secondary.take_primaries(&peers);
+                    primaries = Some(peers);
                 }
                 "notify" => zone.notify.extend(self.peers(field).iter().map(Peer::to_text)),
                 "acl" => self.take_lists(field, &mut transfers, &mut zone.allow_update),
@@ -141,7 +141,8 @@ impl Import<'_> {
             self.config.note(&item.place, format!("{name}: of the marks with % only %s comes along"));
         }
         let file = join(&storage, &name);
-        if is_secondary {
+        if let Some(primaries) = primaries {
+            self.compare_notifiers(&fields, &primaries);
             let (file, notify) = (Some(file), zone.notify);
             let rest = Secondary { origin, file, allow_transfer: transfers, notify, ..secondary };
             if zone.dnssec {
@@ -209,6 +210,30 @@ impl Import<'_> {
         peers
     }
 
+    /// Access lists with `action: notify` of a secondary zone. What is wrong with them is told elsewhere.
+    fn compare_notifiers(&mut self, fields: &[Field], primaries: &[Peer]) {
+        let named = fields.iter().filter(|field| field.name == "acl").flat_map(|field| &field.values);
+        let lists: Vec<&Item> = named.filter_map(|id| self.lists.get(id).copied()).collect();
+        for list in lists {
+            let may_notify = list.values("action").iter().any(|action| action == "notify");
+            if !may_notify || is_on(list.value("deny")) {
+                continue;
+            }
+            let or_none = |name| Some(list.values(name)).filter(|values| !values.is_empty());
+            let all = |values: Option<&[String]>| match values {
+                Some(values) => values.iter().cloned().map(Some).collect(),
+                None => vec![None],
+            };
+            let keys = all(or_none("key"));
+            let each = |address: Option<String>| {
+                keys.iter().map(move |key| Notifier { address: address.clone(), key: key.clone() })
+            };
+            let notifiers: Vec<Notifier> = all(or_none("address")).into_iter().flat_map(each).collect();
+            let what = format!("access list {:?}", list.value("id"));
+            self.config.compare_notifiers(&list.place, &what, &notifiers, primaries);
+        }
+    }
+
     /// Access lists: who has to come from an address and sign with a key there has to sign here, from wherever. The first match counts there, and
     /// here all do: so no list comes along that stands behind one that excludes, and none with limits that are unknown here.
     fn take_lists(&mut self, field: &Field, transfers: &mut Option<Vec<String>>, updates: &mut Vec<String>) {
@@ -244,7 +269,7 @@ impl Import<'_> {
                 match action.as_str() {
                     "transfer" => transfers.get_or_insert_with(Vec::new).extend_from_slice(who),
                     "update" => updates.extend_from_slice(who),
-                    "notify" => {} // The primaries of a zone may.
+                    "notify" => {} // The primaries of a zone may: others are looked at there.
                     other => {
                         let what = format!("access list {id:?}: {other}: no counterpart");
                         self.config.note(&list.place, what);

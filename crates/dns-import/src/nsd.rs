@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::{Peer, endpoint, not_here, split_port, with_port};
+use crate::config::{Notifier, Peer, endpoint, not_here, split_port, with_port};
 use crate::{Config, Files, ImportError, Key, Place, Secondary, Zone, directory_of, join};
 
 /// One option with its values.
@@ -149,6 +149,7 @@ impl Import<'_> {
         }
         if !primaries.is_empty() {
             secondary.take_primaries(&primaries);
+            self.compare_notifiers(&options, &primaries);
             if let Some(option) = members {
                 self.compare_members(option, &origin, &secondary);
             }
@@ -161,6 +162,18 @@ impl Import<'_> {
             self.config.note(&clause.place, format!("zone {origin:?}: {what}"));
         } else {
             self.config.zones.push(Zone { origin, allow_transfer: transfers, ..zone });
+        }
+    }
+
+    /// `allow-notify: ADDRESSES KEY|NOKEY|BLOCKED`.
+    fn compare_notifiers(&mut self, options: &[Setting], primaries: &[Peer]) {
+        let own =
+            options.iter().filter(|option| option.name == "allow-notify" && option.value(1) != "BLOCKED");
+        for option in own {
+            let (address, _) = split_port(option.value(0));
+            let Peer { key, .. } = peer(option, 0);
+            let notifier = Notifier { address: Some(address.to_owned()), key };
+            self.config.compare_notifiers(&option.place, "allow-notify", &[notifier], primaries);
         }
     }
 

@@ -489,3 +489,31 @@ fn an_access_list_of_knot_that_names_nobody_lets_nobody_and_that_is_told() {
     let notify = read(Server::Knot, &text.replace("transfer", "notify"));
     assert_eq!(notes(&notify), [] as [&str; 0]);
 }
+
+#[test]
+fn who_may_send_notices_there_and_is_no_primary_is_told() {
+    let bind = "acl own { 192.0.2.1/32; { 192.0.2.9; !192.0.2.7; }; };\noptions { allow-notify { own; key two; }; notify no; };\n\
+                zone \"a\" { type secondary; allow-notify { 192.0.2.2; 192.0.2.8; key one; key two; any; }; \
+                primaries { 192.0.2.1 key one.; 192.0.2.2 port 54 key ONE; }; };\n\
+                zone \"b\" { type secondary; primaries { 192.0.2.1; }; };\n\
+                zone \"c\" { type secondary; primaries { 192.0.2.1; }; allow-notify { 192.0.2.1; key two; }; };\n\
+                zone \"d\" { type primary; file \"/d\"; };\n";
+    let nsd = "zone:\n name: a\n allow-notify: 192.0.2.2@53 one\n allow-notify: 192.0.2.8 NOKEY\n allow-notify: 192.0.2.1 two\n\
+               \x20request-xfr: 192.0.2.1 one\n request-xfr: 192.0.2.2@54 one\n allow-notify: 192.0.2.0/24 BLOCKED\n\
+               zone:\n name: b\n request-xfr: 192.0.2.1 NOKEY\n allow-notify: 192.0.2.1 two\n";
+    let knot = "acl:\n - id: x\n   address: [192.0.2.2, 192.0.2.8]\n   key: one\n   action: [transfer, notify]\n\
+                \x20- id: y\n   key: one\n   action: notify\n - id: z\n   address: 192.0.2.9\n   action: transfer\n\
+                remote:\n - id: r\n   address: [192.0.2.1, 192.0.2.2@54]\n   key: one\n\
+                zone:\n - domain: a\n   acl: [x, y, z]\n   master: r\n - domain: d\n   acl: x\n";
+    let told = |server: Server, text: &str| {
+        let all = notes(&read(server, text)).into_iter();
+        let own =
+            all.filter_map(|note| Some(note.split_once(": NOTIFY from there is refused here")?.0.to_owned()));
+        own.map(|note| note.replace("/etc/main.conf, ", "")).collect::<Vec<_>>()
+    };
+    let expected = ["line 2: allow-notify: 192.0.2.9", "line 3: allow-notify: 192.0.2.8, key two, any"];
+    assert_eq!(told(Server::Bind, bind), expected);
+    let expected = ["line 4: allow-notify: 192.0.2.8", "line 5: allow-notify: 192.0.2.1 key two"];
+    assert_eq!(told(Server::Nsd, nsd), expected);
+    assert_eq!(told(Server::Knot, knot), ["line 2: access list \"x\": 192.0.2.8 key one"]);
+}
