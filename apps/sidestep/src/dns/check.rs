@@ -40,7 +40,7 @@ pub(crate) fn check(options: &options::Check) -> anyhow::Result<ExitCode> {
     if let Err(error) = LoadedLines::load(&config.lines, None) {
         report.error("line", format!("{error:#}"));
     }
-    config.warnings().iter().for_each(|warning| report.warning("secret", warning));
+    config.warnings().iter().for_each(|(place, warning)| report.warning(place, warning));
     report.check_places(&config);
     for spec in &config.zones {
         match load::read_and_count(spec) {

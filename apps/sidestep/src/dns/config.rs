@@ -24,7 +24,7 @@ use super::journal;
 use super::lines::{LineSpecs, ZoneLine};
 use super::options::{BusyPoll, ResponderKind, Serve};
 use super::pools::{PoolSpec, pools};
-use super::privileges::explain_denial;
+use super::privileges::{self, explain_denial};
 use super::secondary;
 use super::sharing::Sharing;
 use super::transfers::Transfers;
@@ -193,6 +193,8 @@ pub(crate) struct Config {
     pub(crate) encrypted: Option<dns_front::Options>,
     /// How long a stop waits for clients to acknowledge answers over TCP.
     pub(crate) tcp_linger: Duration,
+    /// What root reads at the start, and a reload reads again as another user.
+    read_again: Vec<PathBuf>,
 }
 
 /// Without a port: 53 as the standard says, and without privilege one that anybody may bind.
@@ -202,7 +204,9 @@ const KERNEL_PORT: u16 = 5300;
 impl Config {
     /// Reads the configuration file, if there is one, lets the command line override it, and checks everything.
     pub(crate) fn resolve(options: &Serve) -> anyhow::Result<Config> {
-        let (file, directory) = read_file(options.sources.config.as_deref())?;
+        let path = options.sources.config.as_deref();
+        let (file, directory) = read_file(path)?;
+        let read_again = path.map(Path::to_owned).into_iter().chain(files_of(&file, &directory)).collect();
         let mut transfers = Transfers::resolve(&file, &directory)?;
         let device = options.device.clone().or(file.device).unwrap_or_else(|| "kernel".to_owned());
         let listen = if options.listen.is_empty() { &file.listen } else { &options.listen };
@@ -261,6 +265,7 @@ impl Config {
         )?;
         let cores = options.cores.as_ref().or(file.cores.as_ref());
         Ok(Config {
+            read_again,
             zones,
             lines,
             pools: pools(&file.pools)?,
@@ -287,12 +292,14 @@ impl Config {
 }
 
 impl Config {
-    /// What is allowed, and rarely meant.
-    pub(crate) fn warnings(&self) -> Vec<String> {
+    /// What is allowed, and rarely meant: what it is about, and what it is. To be asked for by the user that the server runs as.
+    pub(crate) fn warnings(&self) -> Vec<(&'static str, String)> {
         let exposed = |path: &PathBuf| {
-            format!("{}: everybody on this host may read this secret: chmod o-r", path.display())
+            let what = format!("{}: everybody on this host may read this secret: chmod o-r", path.display());
+            ("secret", what)
         };
-        self.transfers.exposed.iter().map(exposed).collect()
+        let denied = self.read_again.iter().filter_map(|path| privileges::denial(path));
+        self.transfers.exposed.iter().map(exposed).chain(denied.map(|what| ("user", what))).collect()
     }
 
     /// The port of a server of this configuration, for who names its address alone.
@@ -310,6 +317,14 @@ fn read_file(path: Option<&Path>) -> anyhow::Result<(ConfigFile, PathBuf)> {
     let text = text.with_context(|| format!("reading {}", path.display()))?;
     let file = toml::from_str(&text).with_context(|| format!("in {}", path.display()))?;
     Ok((file, path.parent().unwrap_or(Path::new("")).to_owned()))
+}
+
+/// Files that the configuration names, and that are read with it.
+fn files_of(file: &ConfigFile, directory: &Path) -> Vec<PathBuf> {
+    let secrets = file.keys.iter().filter_map(|key| key.secret_file.as_ref());
+    let encrypted = file.encrypted.iter().flat_map(|table| [&table.certificate, &table.key]);
+    let all = secrets.chain(&file.cookies.secrets_file).chain(encrypted);
+    all.map(|file| directory.join(file)).collect()
 }
 
 /// What the command line says of DPDK, else the file, else the defaults. On the command line these options are for a port only; a file may
@@ -529,6 +544,57 @@ mod tests {
 
     fn error(words: &[&str]) -> String {
         Config::resolve(&options(words)).unwrap_err().to_string()
+    }
+
+    /// What `config` warns of on a thread that may read nothing that is not everybody's.
+    fn warnings_of_another_user(config: &Config) -> Vec<(&'static str, String)> {
+        let become_other = || {
+            let nobody = rustix::process::Uid::from_raw(65_534);
+            if rustix::process::geteuid().is_root() {
+                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap(); // Of this thread alone.
+            }
+            config.warnings()
+        };
+        std::thread::scope(|scope| scope.spawn(become_other).join().unwrap())
+    }
+
+    #[test]
+    fn files_that_a_reload_could_not_read_any_more_are_named_with_the_user() {
+        use std::fs::{Permissions, set_permissions};
+        use std::os::unix::fs::PermissionsExt;
+        let directory = std::env::temp_dir().join(format!("sidestep-denied-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let text = "[[key]]\nname = \"k\"\nsecret-file = \"secret\"\n[[zone]]\nfile = \"a.zone\"\n[cookies]\nsecrets-file = \"cookies\"\n\
+                    [encrypted]\ncertificate = \"pem\"\nkey = \"key\"\ntls = [\"127.0.0.1\"]\n";
+        let cookies = "00112233445566778899aabbccddeeff";
+        let files =
+            [("dns.toml", text), ("secret", "c2VjcmV0"), ("cookies", cookies), ("pem", ""), ("key", "")];
+        let set =
+            |name: &str, mode| set_permissions(directory.join(name), Permissions::from_mode(mode)).unwrap();
+        for (name, content) in files {
+            std::fs::write(directory.join(name), content).unwrap();
+            set(name, 0o640);
+        }
+        let config = Config::resolve(&options(&["--config", directory.join("dns.toml").to_str().unwrap()]));
+        let config = config.unwrap();
+        assert_eq!(config.warnings(), []);
+        files.iter().for_each(|(name, _)| set(name, 0));
+        let warnings = warnings_of_another_user(&config);
+        for ((name, _), (place, what)) in files.iter().zip(&warnings) {
+            let path = directory.join(name).display().to_string();
+            assert!(*place == "user" && what.starts_with(&format!("{path}: user ")), "{what}");
+            assert!(what.contains("is not allowed to read it") && what.contains("chmod 640"), "{what}");
+        }
+        assert_eq!(warnings.len(), files.len());
+        set("", 0o600);
+        let warnings = warnings_of_another_user(&config);
+        let enter = format!("is not allowed to enter {}, ", directory.display());
+        assert!(
+            warnings.iter().all(|(_, what)| what.contains(&enter) && what.contains("chmod 750")),
+            "{warnings:?}"
+        );
+        set("", 0o700);
+        std::fs::remove_dir_all(directory).unwrap();
     }
 
     #[test]

@@ -9,7 +9,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use nix::unistd::{Uid, User, initgroups, setresgid, setresuid};
+use nix::unistd::{Gid, Group, Uid, User, initgroups, setresgid, setresuid};
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
@@ -129,6 +131,25 @@ pub(super) fn explain_write_denial(error: io::Error) -> io::Error {
     }
 }
 
+/// Why the user that the server runs as cannot read a file that it has read before as root, if so, and what to do. Files are made so by `umask 077`.
+pub(super) fn denial(path: &Path) -> Option<String> {
+    let is_denied = |path: &Path, access| accessat(CWD, path, access, AtFlags::EACCESS) == Err(Errno::ACCESS);
+    if !is_denied(path, Access::READ_OK) {
+        return None;
+    }
+    let above = path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
+    let closed = above.filter(|above| is_denied(above, Access::EXEC_OK)).last();
+    let (what, denied, mode) = match closed {
+        Some(above) => (format!("enter {}", above.display()), above, "750"),
+        None => ("read it".to_owned(), path, "640"),
+    };
+    let (path, denied, user, group) = (path.display(), denied.display(), own_name(), own_group());
+    Some(format!(
+        "{path}: user {user} is not allowed to {what}, so that a reload (SIGHUP) cannot read it again: chgrp {group} {denied}; chmod {mode} \
+         {denied}"
+    ))
+}
+
 /// Whether everybody on this host may read a file.
 pub(super) fn is_readable_by_all(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
@@ -138,6 +159,12 @@ pub(super) fn own_name() -> String {
     let user = Uid::effective();
     let found = User::from_uid(user).ok().flatten();
     found.map_or_else(|| user.to_string(), |user| user.name)
+}
+
+fn own_group() -> String {
+    let group = Gid::effective();
+    let found = Group::from_gid(group).ok().flatten();
+    found.map_or_else(|| group.to_string(), |group| group.name)
 }
 
 #[cfg(test)]

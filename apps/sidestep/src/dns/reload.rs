@@ -150,7 +150,7 @@ impl Reloads<'_> {
 
     fn try_begin(&self) -> anyhow::Result<()> {
         let config = Config::resolve(self.options)?;
-        config.warnings().iter().for_each(|warning| log::warn!("{warning}"));
+        config.warnings().iter().for_each(|(_, warning)| log::warn!("{warning}"));
         self.name_what_stays(&config);
         // Before they are read: what is written behind that would be neither read nor the owner's.
         self.claim_files(&[&self.current, &config]);

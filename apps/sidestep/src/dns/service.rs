@@ -76,7 +76,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     let tcp = start_tcp(&config, &published, &admission)?;
     let over_tls = start_encrypted(over_tls, &published)?;
     let devices = Devices::open(&config, bound, &handles, tcp.as_ref().map(|tcp| &tcp.handle))?;
-    config.warnings().iter().for_each(|warning| log::warn!("{warning}"));
+    config.warnings().iter().for_each(|(_, warning)| log::warn!("{warning}"));
     let (states, health) = (SharedStates::default(), Health::default());
     let confirmed = prepared.iter().filter_map(Prepared::confirmed_at);
     states.with(|states| states.transfers.extend(confirmed));
