@@ -1,6 +1,7 @@
 //! Counters of a running server, told through its control socket.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Display;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
@@ -18,7 +19,7 @@ use engine::EngineHandle;
 use native::SteeringCounts;
 use observe::client::{Answer, Answering};
 use observe::protocol::{ExplainRequest, Request, ZoneAction};
-use observe::report::{Count, PoolHealth, ZoneReport, ZoneVersion};
+use observe::report::{Count, PoolHealth, ZoneReport, ZoneVersion, with_labels};
 use observe::{ControlSocket, Program, Subject};
 
 use super::check::place_of;
@@ -235,9 +236,9 @@ impl Sources {
     /// Of each address that is checked, whether it is up, and what its checks have found.
     fn health_counts(&self) -> Vec<(String, u64)> {
         let of = |(target, state): (&Target, &State)| {
-            let labels = format!("{{pool=\"{}\",address=\"{}\"}}", target.pool, target.address);
+            let labels: [(&str, &dyn Display); 2] = [("pool", &target.pool), ("address", &target.address)];
             [("up", u64::from(state.is_up)), ("checks", state.checks), ("checks_failed", state.failed)]
-                .map(|(name, value)| (format!("pool_{name}{labels}"), value))
+                .map(|(name, value)| (with_labels(&format!("pool_{name}"), &labels), value))
         };
         self.health.with(|states| states.iter().take(HEALTH_COUNTS_MAX).flat_map(of).collect())
     }

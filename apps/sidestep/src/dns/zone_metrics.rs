@@ -1,7 +1,7 @@
 //! What metrics say of zones: of all together, whatever their number, and of some alone.
 
 use dns_wire::NameBuf;
-use observe::report::Count;
+use observe::report::{Count, with_labels};
 
 /// A zone as it is served just now.
 pub(super) struct Seen {
@@ -31,8 +31,9 @@ impl Seen {
     }
 
     fn counts(&self, counts: &mut Vec<Count>) {
-        let mut add =
-            |name: &str, value| counts.push((format!("zone_{name}{{zone=\"{}\"}}", self.origin), value));
+        let mut add = |name: &str, value| {
+            counts.push((with_labels(&format!("zone_{name}"), &[("zone", &self.origin)]), value))
+        };
         add("is_served", self.version.is_some().into());
         add("has_problem", self.has_problem.into());
         if let Some(at) = self.expires_at {
@@ -138,6 +139,12 @@ mod tests {
         let in_state = |name: &str| value(&format!("zones_in_state{{state=\"{name}\"}}"));
         let states = ["served", "failed", "waiting", "expired"].map(in_state);
         assert_eq!(states, [Some(497), Some(1), Some(1), Some(1)]);
+    }
+
+    #[test]
+    fn a_quotation_mark_in_the_name_of_a_zone_does_not_end_its_label() {
+        let counts = counts(&[zone(r#"a\"b."#)], 1);
+        assert_eq!(value(&counts, r#"zone_serial{zone="a\\\"b."}"#), Some(7));
     }
 
     #[test]

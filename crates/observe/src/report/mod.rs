@@ -1,6 +1,7 @@
 //! Reports about a program, as values that are sent as JSON. Field names are those of ss(8) and of Linux's `tcp_info`;
 //! times end in their unit.
 
+mod labels;
 mod name_server;
 mod socket;
 mod tcp;
@@ -8,6 +9,7 @@ mod trace;
 
 use serde::{Deserialize, Serialize};
 
+pub use labels::{labels_of, push_escaped, with_labels};
 pub use name_server::NameServerReport;
 pub use socket::SocketReport;
 pub(crate) use socket::{connection_id, of_connection, of_listener, of_udp};

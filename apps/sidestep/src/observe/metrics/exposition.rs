@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use observe::report::{Count, CountersReport};
+use observe::report::{Count, CountersReport, labels_of, push_escaped};
 
 /// Samples by metric: the lines of one stand together.
 #[derive(Default)]
@@ -65,22 +65,20 @@ impl Exposition {
 
     fn add_all(&mut self, prefix: &str, counts: &[Count], labels: &Labels) {
         for (name, value) in counts {
-            let (name, own) = name.split_once('{').unwrap_or((name, ""));
+            let (name, own) = labels_of(name);
             let name =
                 format!("sidestep_{prefix}{name}").replace(|octet: char| !octet.is_ascii_alphanumeric(), "_");
-            let labels = [&labels[..], &labels_in(own)].concat();
+            let labels = [&labels[..], &known(own)].concat();
             self.0.entry(name).or_default().push((labels, *value));
         }
     }
 }
 
-/// The labels behind the name of a count about one thing: `pool="web",address="192.0.2.1"}`.
-fn labels_in(text: &str) -> Labels {
-    let value = |label: &'static str| {
-        let (_, rest) = text.split_once(&format!("{label}=\""))?;
-        Some((label, rest.split_once('"')?.0.to_owned()))
-    };
-    ["pool", "address", "zone", "state", "transport", "le"].into_iter().filter_map(value).collect()
+/// The labels that counts about one thing have. No other name gets into the text.
+fn known(labels: Vec<(&str, String)>) -> Labels {
+    const KNOWN: [&str; 6] = ["pool", "address", "zone", "state", "transport", "le"];
+    let known = |(label, value)| Some((KNOWN.into_iter().find(|known| *known == label)?, value));
+    labels.into_iter().filter_map(known).collect()
 }
 
 impl fmt::Display for Exposition {
@@ -103,7 +101,7 @@ impl fmt::Display for Exposition {
                 for (number, (label, text)) in labels.iter().enumerate() {
                     let comma = if number == 0 { "" } else { "," };
                     write!(out, "{comma}{label}=\"")?;
-                    text.chars().try_for_each(|octet| write_escaped(out, octet))?;
+                    text.chars().try_for_each(|char| push_escaped(out, char))?;
                     out.write_char('"')?;
                 }
                 writeln!(out, "{close} {value}")?;
@@ -120,18 +118,9 @@ fn bucket_of(labels: &Labels) -> Option<(Vec<&str>, u64)> {
     Some((others, end.parse().unwrap_or(u64::MAX))) // The last one is `+Inf`.
 }
 
-fn write_escaped(out: &mut impl Write, octet: char) -> fmt::Result {
-    match octet {
-        '\\' => out.write_str("\\\\"),
-        '"' => out.write_str("\\\""),
-        '\n' => out.write_str("\\n"),
-        other => out.write_char(other),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use observe::report::{DeviceCounters, EngineCounters};
+    use observe::report::{DeviceCounters, EngineCounters, with_labels};
 
     use super::*;
 
@@ -143,6 +132,19 @@ mod tests {
         let text = exposition.to_string();
         let line = "sidestep_pool_up{program=\"dns\",pid=\"10\",pool=\"web\",address=\"2001:db8::1\"} 1\n";
         assert!(text.contains(line), "{text}");
+    }
+
+    #[test]
+    fn names_of_zones_stay_whole_whatever_is_in_them() {
+        let own = [r#"a\"b."#, r#"a\"c."#, r"a\032d."]
+            .map(|zone| (with_labels("zone_serial", &[("zone", &zone)]), 1));
+        let mut exposition = Exposition::new(0);
+        exposition.add("dns", 10, &CountersReport { own: own.into(), engines: Vec::new() });
+        let text = exposition.to_string();
+        for zone in [r#"a\\\"b."#, r#"a\\\"c."#, r"a\\032d."] {
+            let line = format!("sidestep_zone_serial{{program=\"dns\",pid=\"10\",zone=\"{zone}\"}} 1\n");
+            assert!(text.contains(&line), "{text}");
+        }
     }
 
     #[test]
