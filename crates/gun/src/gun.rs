@@ -262,10 +262,8 @@ impl<D: Device, M: Messages> Gun<D, M> {
                 return false;
             }
         }
-        self.tally.on_answer(flight.due, now, said.code);
-        let counts = self.tally.counts_mut();
-        counts.octets += message.len() as u64;
-        counts.truncated += u64::from(said.is_cut);
+        self.tally.on_answer(flight.due, now, said.code, said.is_cut);
+        self.tally.counts_mut().octets += message.len() as u64;
         true
     }
 

@@ -45,6 +45,8 @@ pub enum Verdict {
     Wrong,
     /// Too many answers were errors.
     Errors,
+    /// Too many answers were truncated: their questions have to be asked again over TCP.
+    Truncated,
     /// All connections had as many requests under way as they may have.
     NoRoom,
     /// The generator could not send that many, or was the bottleneck in another way.
@@ -59,6 +61,7 @@ impl Verdict {
             Verdict::TooMuch => Some(Limit::Server),
             Verdict::Wrong => Some(Limit::Answers),
             Verdict::Errors => Some(Limit::Errors),
+            Verdict::Truncated => Some(Limit::Truncated),
             Verdict::NoRoom => Some(Limit::Connections),
             Verdict::NotOffered => Some(Limit::Generator),
         }
@@ -75,6 +78,8 @@ pub enum Limit {
     Answers,
     /// Beyond, the server answers by errors.
     Errors,
+    /// Beyond, the server truncates its answers, as one that limits rates does; or it does so at every load.
+    Truncated,
     /// The connections are all busy: with more of them the server may be able to do more.
     Connections,
     /// The generator cannot send more: the server may be able to do more than that.
@@ -91,6 +96,7 @@ impl fmt::Display for Limit {
             Limit::Server => "server",
             Limit::Answers => "answers",
             Limit::Errors => "errors",
+            Limit::Truncated => "truncated",
             Limit::Connections => "connections",
             Limit::Generator => "generator",
             Limit::Loss => "loss",
@@ -113,7 +119,8 @@ pub struct Knee {
     carried: Option<u32>,
     too_much: Option<(u32, Limit)>,
     is_stopped: bool,
-    is_lossy: bool,
+    /// What keeps every load from being carried.
+    steady: Option<Limit>,
 }
 
 impl Rates {
@@ -144,7 +151,7 @@ impl Knee {
     fn new(first: u32, precision: f64, step: f64) -> Knee {
         assert!(precision > 1.0, "the precision is a factor above 1");
         let first = first.clamp(*LOADS.start(), *LOADS.end());
-        let (carried, too_much, is_stopped, is_lossy) = (None, None, false, false);
+        let (carried, too_much, is_stopped, steady) = (None, None, false, None);
         Knee {
             precision,
             step,
@@ -153,7 +160,7 @@ impl Knee {
             carried,
             too_much,
             is_stopped,
-            is_lossy,
+            steady,
         }
     }
 
@@ -169,11 +176,10 @@ impl Knee {
 
     /// What keeps the knee where it is.
     pub fn limit(&self) -> Limit {
-        match self.too_much {
+        match (self.steady, self.too_much) {
             _ if self.is_stopped => Limit::Stopped,
-            _ if self.is_lossy => Limit::Loss,
-            Some((_, limit)) => limit,
-            None => Limit::Generator,
+            (Some(limit), _) | (None, Some((_, limit))) => limit,
+            (None, None) => Limit::Generator,
         }
     }
 
@@ -182,9 +188,9 @@ impl Knee {
         self.is_stopped |= self.next.take().is_some();
     }
 
-    /// Ends the search: every load loses the same part. If one was carried, that was by luck.
-    pub fn on_loss(&mut self) {
-        (self.next, self.carried, self.is_lossy) = (None, None, true);
+    /// Ends the search: `limit` costs every load the same part. If one was carried, that was by luck.
+    pub fn on_steady_loss(&mut self, limit: Limit) {
+        (self.next, self.carried, self.steady) = (None, None, Some(limit));
     }
 
     /// Takes what came of [`Knee::next_load`], and says what it means.
@@ -343,17 +349,23 @@ mod tests {
             }
             knee.limit()
         };
-        let verdicts =
-            [Verdict::TooMuch, Verdict::Wrong, Verdict::Errors, Verdict::NoRoom, Verdict::NotOffered];
-        let limits = [Limit::Server, Limit::Answers, Limit::Errors, Limit::Connections, Limit::Generator];
-        assert_eq!(verdicts.map(limit), limits);
+        for (verdict, expected) in [
+            (Verdict::TooMuch, Limit::Server),
+            (Verdict::Wrong, Limit::Answers),
+            (Verdict::Errors, Limit::Errors),
+            (Verdict::Truncated, Limit::Truncated),
+            (Verdict::NoRoom, Limit::Connections),
+            (Verdict::NotOffered, Limit::Generator),
+        ] {
+            assert_eq!(limit(verdict), expected);
+        }
     }
 
     #[test]
     fn a_search_on_a_lossy_path_has_no_knee() {
         let mut knee = Knee::search(1000, PRECISION);
         knee.on_verdict(Verdict::Carried);
-        knee.on_loss();
+        knee.on_steady_loss(Limit::Loss);
         assert_eq!((knee.next_load(), knee.carried(), knee.limit()), (None, None, Limit::Loss));
     }
 

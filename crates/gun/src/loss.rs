@@ -1,6 +1,6 @@
-//! Loss that is the same at every load: a server that has too much to do loses more of a larger one. Pure.
+//! Loss that is the same at every load: a server that has too much to do loses more of a larger one. Truncated answers are lost, too. Pure.
 
-use crate::knee::Verdict;
+use crate::knee::{Limit, Verdict};
 use crate::summary::Summary;
 
 /// A load of fewer questions says little of what is lost on the whole.
@@ -19,6 +19,8 @@ pub struct SteadyLoss {
     pub share: f64,
     /// The smallest load that lost it, and the largest.
     pub loads: (u32, u32),
+    /// [`Limit::Truncated`] if most of these loads had answers, but truncated ones; else [`Limit::Loss`].
+    pub limit: Limit,
 }
 
 /// What was due, and what was answered in time.
@@ -49,7 +51,7 @@ impl Sum {
 /// What all loads of a search have lost alike, the small ones as the large ones, if they have.
 pub fn steady_loss(loads: &[Summary]) -> Option<SteadyLoss> {
     let tells = |load: &&Summary| {
-        let is_judged = matches!(load.verdict(), Verdict::Carried | Verdict::TooMuch);
+        let is_judged = matches!(load.verdict(), Verdict::Carried | Verdict::TooMuch | Verdict::Truncated);
         is_judged && load.counts.sent + load.counts.unsent >= QUESTIONS_MIN
     };
     let loads: Vec<&Summary> = loads.iter().filter(tells).collect();
@@ -65,9 +67,15 @@ pub fn steady_loss(loads: &[Summary]) -> Option<SteadyLoss> {
     let has_lost = [small, large].into_iter().all(|sum| sum.lost() >= SHARE_MIN);
     let is_alike = large.answered() >= SHARE_MIN && small.answered() <= large.answered() * RATIO_MAX;
     // Some of the loads may have been carried by luck, but not most.
-    let too_much = loads.iter().filter(|load| load.verdict() == Verdict::TooMuch).count();
-    (has_lost && is_alike && small.lost() * 2.0 >= large.lost() && too_much * 2 > loads.len())
-        .then(|| SteadyLoss { share: Sum::of(loads.iter()).lost(), loads: (smallest, largest) })
+    let count = |verdict| loads.iter().filter(|load| load.verdict() == verdict).count();
+    let (too_much, truncated) = (count(Verdict::TooMuch), count(Verdict::Truncated));
+    let is_most = (too_much + truncated) * 2 > loads.len();
+    let limit = if truncated > too_much { Limit::Truncated } else { Limit::Loss };
+    (has_lost && is_alike && small.lost() * 2.0 >= large.lost() && is_most).then(|| SteadyLoss {
+        share: Sum::of(loads.iter()).lost(),
+        loads: (smallest, largest),
+        limit,
+    })
 }
 
 #[cfg(test)]
@@ -93,14 +101,25 @@ mod tests {
     #[test]
     fn a_path_that_loses_a_part_of_every_load_is_known() {
         let loss = loss_of(&[(1000, 0.7), (1000, 0.69), (500, 0.71), (500, 0.7), (125, 0.65), (125, 0.75)]);
-        let SteadyLoss { share, loads } = loss.unwrap();
-        assert!((0.29..0.32).contains(&share) && loads == (125, 1000), "{share}");
+        let SteadyLoss { share, loads, limit } = loss.unwrap();
+        assert!((0.29..0.32).contains(&share), "{share}");
+        assert_eq!((loads, limit), ((125, 1000), Limit::Loss));
         // One load of few questions was carried by luck.
         let lucky =
             [(1000, 0.95), (1000, 0.95), (500, 0.95), (500, 0.95), (125, 0.985), (250, 0.95), (250, 0.94)];
         assert!(loss_of(&lucky).is_some());
         assert_eq!(loss_of(&[(1000, 0.7), (1000, 0.7), (500, 0.7)]), None, "too near to each other");
         assert_eq!(loss_of(&[(40, 0.7), (10, 0.7), (1, 0.0)]), None, "too few questions");
+    }
+
+    #[test]
+    fn a_zone_some_of_whose_answers_are_always_truncated_is_known() {
+        let loads = [1000, 1000, 500, 500, 125, 125].map(|offered| {
+            let mut load = load(offered, 0.7);
+            load.counts.truncated = load.counts.sent - load.counts.in_time;
+            load
+        });
+        assert_eq!(steady_loss(&loads).map(|loss| loss.limit), Some(Limit::Truncated));
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub struct Counts {
     /// Questions that were given up before their time, because the next ones needed their IDs.
     #[serde(default)]
     pub displaced: u64,
-    /// Answers that came within the time that a search allows, while the load lasted, and are no errors; all answers without a search.
+    /// Answers that came within the time that a search allows, while the load lasted, and are neither errors nor truncated; all answers without a search.
     #[serde(default)]
     pub in_time: u64,
 }
@@ -211,6 +211,7 @@ impl Summary {
             (false, true) => Verdict::Wrong,
             (false, false) if self.counts.wrong_share() > 1.0 - ANSWERED_MIN => Verdict::Wrong,
             (false, false) if self.counts.errors as f64 > self.due() - enough => Verdict::Errors,
+            (false, false) if self.counts.truncated as f64 > self.due() - enough => Verdict::Truncated,
             (false, false) if self.is_generator_to_blame() => Verdict::NotOffered,
             (false, false) if self.is_full() => Verdict::NoRoom,
             (false, false) => Verdict::TooMuch,
@@ -368,6 +369,16 @@ mod tests {
         let few = |load: &mut Summary| (load.counts.errors, load.counts.in_time) = (15, 985);
         assert_eq!(with(few), Verdict::Carried);
         let slow = |load: &mut Summary| (load.counts.errors, load.counts.in_time) = (15, 800);
+        assert_eq!(with(slow), Verdict::TooMuch);
+    }
+
+    #[test]
+    fn truncated_answers_carry_nothing() {
+        let limited = |load: &mut Summary| (load.counts.truncated, load.counts.in_time) = (100, 800);
+        assert_eq!(with(limited), Verdict::Truncated);
+        let few = |load: &mut Summary| (load.counts.truncated, load.counts.in_time) = (15, 985);
+        assert_eq!(with(few), Verdict::Carried);
+        let slow = |load: &mut Summary| (load.counts.truncated, load.counts.in_time) = (15, 800);
         assert_eq!(with(slow), Verdict::TooMuch);
     }
 

@@ -138,9 +138,12 @@ impl Tally {
         *self.faults.entry(name).or_default() += times;
     }
 
-    pub(crate) fn on_answer(&mut self, due: Instant, now: Instant, code: Option<u16>) {
+    /// An answer came. One that is cut (TC) tells the client to ask again.
+    pub(crate) fn on_answer(&mut self, due: Instant, now: Instant, code: Option<u16>, is_cut: bool) {
         self.counts.answered += 1;
-        self.counts.in_time += u64::from(self.is_in_time(due, now, code));
+        self.counts.truncated += u64::from(is_cut);
+        let is_good = !is_cut && !code.is_some_and(is_error);
+        self.counts.in_time += u64::from(self.is_in_time(due, now, is_good));
         self.fate(due).answered += 1;
         self.last_answer = now;
         if let Some(code) = code {
@@ -150,11 +153,11 @@ impl Tally {
         self.second.saturating_record(now.since(due).as_nanos());
     }
 
-    /// Whether an answer counts for a search: it is no error, came soon, and does not show that the server was behind.
+    /// Whether an answer counts for a search: it is a good one, came soon, and does not show that the server was behind.
     ///
     /// A server that is too slow by a part answers the first questions as fast as ever, and goes on to answer when nothing more is sent. What comes
     /// later after the end than the first answers took, on the whole, is what it was behind.
-    fn is_in_time(&mut self, due: Instant, now: Instant, code: Option<u16>) -> bool {
+    fn is_in_time(&mut self, due: Instant, now: Instant, is_good: bool) -> bool {
         if self.within == Duration::MAX {
             return true;
         }
@@ -167,7 +170,7 @@ impl Tally {
             (sum, times) => Duration::from_nanos(sum.as_nanos() / u64::from(times)),
         };
         let was_behind = self.sending_ended.is_some_and(|(ended, _)| now.since(ended) > allowed);
-        took <= self.within && !was_behind && !code.is_some_and(is_error)
+        is_good && took <= self.within && !was_behind
     }
 
     /// An answer was compared with its question. Whether it counts as an answer.
@@ -314,7 +317,7 @@ mod tests {
         for number in 0..1000 {
             let due = number * 1000;
             tally.on_sent(at(due), at(due + lag));
-            tally.on_answer(at(due), at(due + 100), Some(0));
+            tally.on_answer(at(due), at(due + 100), Some(0), false);
         }
         tally.on_time(SECOND / 2, true);
         tally.on_time(SECOND / 2, false);
@@ -365,7 +368,7 @@ mod tests {
             if free + base > 1_000_000 {
                 tally.end_sending(at(1_000_000));
             }
-            tally.on_answer(at(due), at(free + base), Some(0));
+            tally.on_answer(at(due), at(free + base), Some(0), false);
         }
         tally.counts().in_time
     }
@@ -384,18 +387,27 @@ mod tests {
     fn errors_are_no_answers_of_a_search() {
         let mut tally = Tally::new(at(0));
         tally.begin(at(0), SECOND, Duration::from_millis(100));
-        [0, 2, 3, 503, 200].into_iter().for_each(|code| tally.on_answer(at(0), at(10), Some(code)));
+        [0, 2, 3, 503, 200].into_iter().for_each(|code| tally.on_answer(at(0), at(10), Some(code), false));
         assert_eq!((tally.counts().in_time, tally.counts().answered), (3, 5));
+    }
+
+    #[test]
+    fn truncated_answers_are_no_answers_of_a_search() {
+        let mut tally = Tally::new(at(0));
+        tally.begin(at(0), SECOND, Duration::from_millis(100));
+        [true, false, true].into_iter().for_each(|is_cut| tally.on_answer(at(0), at(10), Some(0), is_cut));
+        let counts = tally.counts();
+        assert_eq!((counts.in_time, counts.answered, counts.truncated), (1, 3, 2));
     }
 
     #[test]
     fn seconds_have_their_own_counts_and_times() {
         let mut tally = Tally::new(at(0));
         tally.on_sent(at(0), at(0));
-        tally.on_answer(at(0), at(50), Some(0));
+        tally.on_answer(at(0), at(50), Some(0), false);
         assert_eq!(tally.end_seconds(at(999_999)), None);
         assert_eq!(tally.end_seconds(at(1_000_000)).unwrap().answered, 1);
-        tally.on_answer(at(0), at(1_200_000), Some(3));
+        tally.on_answer(at(0), at(1_200_000), Some(3), false);
         let second = tally.end_seconds(at(3_000_000)).unwrap().clone();
         assert_eq!((second.answered, second.latency_us), (0, Percentiles::default()), "the third was empty");
         let summary = tally.summary(1, SECOND * 3, 0);
@@ -410,12 +422,12 @@ mod tests {
         for number in 0..1000 {
             tally.on_sent(at(number * 1000), at(number * 1000));
         }
-        (0..400).for_each(|number| tally.on_answer(at(number), at(900_000), Some(0)));
+        (0..400).for_each(|number| tally.on_answer(at(number), at(900_000), Some(0), false));
         tally.counts_mut().octets = 800;
         tally.end_sending(at(1_000_000));
         tally.counts_mut().octets = 2000;
         tally.on_begun(at(0), at(1_500_000));
-        (400..1000).for_each(|number| tally.on_answer(at(number), at(2_500_000), Some(0)));
+        (400..1000).for_each(|number| tally.on_answer(at(number), at(2_500_000), Some(0), false));
         let summary = tally.summary(1000, SECOND, 0);
         assert_eq!((summary.counts.answered, summary.answered_rate()), (1000, 400.0));
         assert_eq!((summary.counts.sent, summary.sent_rate()), (1001, 1000.0), "one was late");
@@ -428,7 +440,7 @@ mod tests {
         tally.end_sending(at(1_000_000));
         assert_eq!(tally.end_seconds(at(1_050_000)), None, "answers of now belong to the second before");
         tally.on_sent(at(999_500), at(999_500));
-        tally.on_answer(at(999_500), at(1_050_000), Some(0));
+        tally.on_answer(at(999_500), at(1_050_000), Some(0), false);
         let summary = tally.summary(1000, SECOND, 0);
         let seconds: Vec<_> = summary.seconds.iter().map(|it| (it.sent, it.answered, it.span_s)).collect();
         assert_eq!(seconds, [(1001, 1001, 1.0)]);
@@ -469,12 +481,12 @@ mod tests {
         for due in [0, 1, 2, 1_000_000, 1_000_001] {
             tally.on_sent(at(due), at(due));
         }
-        tally.on_answer(at(0), at(10), Some(2));
+        tally.on_answer(at(0), at(10), Some(2), false);
         assert!(!tally.on_compared(at(1), false) && tally.on_compared(at(2), true));
         tally.counts_mut().refused += 1;
         tally.end_seconds(at(1_000_000));
         tally.counts_mut().malformed += 1;
-        tally.on_answer(at(1_000_000), at(1_000_010), Some(3));
+        tally.on_answer(at(1_000_000), at(1_000_010), Some(3), false);
         let summary = tally.summary(3, SECOND * 2, 2);
         let of = |second: &Second| {
             (second.lost, second.refused, second.errors, second.mismatched, second.malformed)

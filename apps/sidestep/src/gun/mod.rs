@@ -283,8 +283,10 @@ fn find_knee(fire: &mut dyn Fire, plan: &Plan<'_>, report: &mut Report) -> anyho
             text::step(&summary, verdict, report.words());
         }
         report.loads.push(summary);
-        if knee.next_load().is_some() && steady_loss(&report.loads).is_some() {
-            knee.on_loss();
+        if knee.next_load().is_some()
+            && let Some(loss) = steady_loss(&report.loads)
+        {
+            knee.on_steady_loss(loss.limit);
         }
     }
     Ok(Found::of(&knee, report))
@@ -382,6 +384,59 @@ mod tests {
         let mut report = Report::default();
         let found = find_knee(&mut Patience { loads: 0 }, &plan, &mut report).unwrap();
         assert_eq!((found.carried, &found.limit[..], report.loads.len()), (Some(300), "stopped", 2));
+    }
+
+    /// A server that answers so many of a load's questions whole, and truncates all other answers.
+    struct Truncating(fn(u64) -> u64);
+
+    impl Fire for Truncating {
+        fn is_stopped(&self) -> bool {
+            false
+        }
+
+        fn fire(&mut self, load: &Load, _: text::Live) -> anyhow::Result<Summary> {
+            let mut summary = Tally::new(clock::Instant::ZERO).summary(load.rate, load.length, 0);
+            let (sent, whole) = (u64::from(load.rate), self.0(load.rate.into()));
+            (summary.length_s, summary.bottleneck) = (1.0, None);
+            (summary.counts.sent, summary.counts.answered) = (sent, sent);
+            (summary.counts.in_time, summary.counts.truncated) = (whole, sent - whole);
+            Ok(summary)
+        }
+    }
+
+    fn knee_of(mut server: Truncating) -> Report {
+        let search = Words::parse_from(["gun", "--find-knee"]).search;
+        let plan = Plan { rate: Some(1000), search: &search, patience: Duration::ZERO };
+        let mut report = Report { kind: "gun dns".to_owned(), ..Report::default() };
+        report.knee = Some(find_knee(&mut server, &plan, &mut report).unwrap());
+        report
+    }
+
+    #[test]
+    fn truncated_answers_of_a_rate_limit_are_the_limit() {
+        let report = knee_of(Truncating(|sent| sent.min(3000)));
+        let found = report.knee.as_ref().unwrap();
+        assert!(found.carried.is_some_and(|rate| (2800..=3100).contains(&rate)), "{found:?}");
+        assert_eq!(&found.limit[..], "truncated");
+        let why = "beyond, too many answers are truncated (TC): what limits it may be a limit of rates";
+        assert_eq!((found.why.as_deref(), report.always_truncated()), (Some(why), None));
+    }
+
+    #[test]
+    fn answers_that_are_truncated_at_any_rate_are_said_to_be_so() {
+        let servers: [(fn(u64) -> u64, _, _); 2] =
+            [(|_| 0, 100, 1), (|sent| (sent * 7).div_ceil(10), 30, 125)];
+        for (whole, share, least) in servers {
+            let report = knee_of(Truncating(whole));
+            let found = report.knee.as_ref().unwrap();
+            assert_eq!((found.carried, &found.limit[..]), (None, "truncated"));
+            let expected = "none; too many answers are truncated (TC), however few questions are asked";
+            assert_eq!(found.text(report.words()), expected);
+            let line =
+                format!("about {share} % of the answers are, of 1000 questions a second as of {least}: ");
+            let said = report.always_truncated().unwrap();
+            assert!(said.starts_with(&line), "{said}");
+        }
     }
 
     /// A path that loses three of ten questions, whatever the load.

@@ -60,7 +60,7 @@ pub(crate) struct Held {
 pub(crate) struct Found {
     /// The largest load that was carried, in questions a second.
     pub(crate) carried: Option<u32>,
-    /// What keeps it there: `server`, `generator`, `connections`, `errors` or `answers`; `loss`, if each load loses the same part; or `stopped`, if the
+    /// What keeps it there: `server`, `generator`, `connections`, `errors`, `truncated` or `answers`; `loss`, if each load loses the same part; or `stopped`, if the
     /// search was.
     pub(crate) limit: String,
     /// The same in words. Older reports do not have it.
@@ -72,18 +72,22 @@ impl Found {
     /// What a search has found, whose loads are in `report`.
     pub(crate) fn of(knee: &Knee, report: &Report) -> Found {
         let (carried, limit) = (knee.carried(), knee.limit());
-        Found { carried, limit: limit.to_string(), why: Some(why(limit, report)) }
+        Found { carried, limit: limit.to_string(), why: Some(why(limit, carried, report)) }
     }
 
     fn is_of_lossy_path(&self) -> bool {
         self.limit == Limit::Loss.to_string()
     }
 
+    fn is_always_truncated(&self) -> bool {
+        self.limit == Limit::Truncated.to_string() && self.carried.is_none()
+    }
+
     /// For people: the rate, and what keeps it there.
     pub(crate) fn text(&self, words: Words) -> String {
         let carried = match self.carried {
             Some(rate) => format!("{} {}/s", count(rate.into()), words.requests),
-            None if self.is_of_lossy_path() => "none".to_owned(),
+            None if self.is_of_lossy_path() || self.is_always_truncated() => "none".to_owned(),
             None => "none: no load was carried".to_owned(),
         };
         let why = self.why.clone().unwrap_or_else(|| format!("what limits it is the {}", self.limit));
@@ -91,7 +95,7 @@ impl Found {
     }
 }
 
-fn why(limit: Limit, report: &Report) -> String {
+fn why(limit: Limit, carried: Option<u32>, report: &Report) -> String {
     match limit {
         Limit::Server => "what limits it is the server".to_owned(),
         Limit::Generator => {
@@ -106,6 +110,12 @@ fn why(limit: Limit, report: &Report) -> String {
         }
         Limit::Answers => "beyond, too many answers are to other questions than were asked".to_owned(),
         Limit::Errors => "beyond, too many answers are errors".to_owned(),
+        Limit::Truncated if carried.is_none() => {
+            "too many answers are truncated (TC), however few questions are asked".to_owned()
+        }
+        Limit::Truncated => {
+            "beyond, too many answers are truncated (TC): what limits it may be a limit of rates".to_owned()
+        }
         Limit::Loss => {
             let Some(loss) = steady_loss(&report.loads) else {
                 return "every load loses the same part".to_owned();
@@ -196,9 +206,23 @@ impl Report {
         lines
     }
 
-    /// The load that tells most: the one at the knee, else the last one; of a search that found loss alone, the largest.
+    /// What to know of a search in which every load had truncated answers: such a knee says nothing of the server.
+    pub(crate) fn always_truncated(&self) -> Option<String> {
+        self.knee.as_ref().filter(|knee| knee.is_always_truncated())?;
+        let is_truncated = |load: &&Summary| load.verdict() == Verdict::Truncated;
+        let loads = || self.loads.iter().filter(is_truncated);
+        let sum = |count: fn(&Counts) -> u64| loads().map(|load| count(&load.counts)).sum::<u64>();
+        let share = 100.0 * sum(|it| it.truncated) as f64 / sum(|it| it.answered).max(1) as f64;
+        let least = loads().map(|load| load.offered).min()?;
+        let most = loads().map(|load| load.offered).max()?;
+        Some(format!(
+            "about {share:.0} % of the answers are, of {most} questions a second as of {least}: they are too long for UDP or --payload, or the server truncates them whatever it is asked. Over --transport tcp they are whole"
+        ))
+    }
+
+    /// The load that tells most: the one at the knee, else the last one; of a search that found loss or truncated answers alone, the largest.
     pub(crate) fn telling(&self) -> Option<&Summary> {
-        if self.knee.as_ref().is_some_and(Found::is_of_lossy_path) {
+        if self.knee.as_ref().is_some_and(|knee| knee.is_of_lossy_path() || knee.is_always_truncated()) {
             return self.loads.iter().max_by_key(|load| load.counts.sent);
         }
         let carried = self.knee.as_ref().and_then(|knee| knee.carried);
@@ -248,7 +272,7 @@ mod tests {
         (report.transport, report.pipeline) = (Some("tcp".to_owned()), Some(16));
         report.loads[0].offered = 1000;
         report.loads[0].bottleneck = Some("it sent 5 % of what it was to send".to_owned());
-        let said = |limit| why(limit, &report);
+        let said = |limit| why(limit, None, &report);
         assert_eq!(
             said(Limit::Generator),
             "what limits it is the generator: it sent 5 % of what it was to send"

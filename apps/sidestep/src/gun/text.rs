@@ -79,6 +79,7 @@ pub(crate) fn step(load: &Summary, verdict: Verdict, words: Words) {
         (Verdict::TooMuch, _) => "too much".to_owned(),
         (Verdict::Wrong, _) => "answers to other questions".to_owned(),
         (Verdict::Errors, _) => format!("{:.2} % of the answers are errors", error_part(load)),
+        (Verdict::Truncated, _) => format!("{:.2} % of the answers are truncated", truncated_part(load)),
         (Verdict::NoRoom, _) => "all connections are busy".to_owned(),
         (Verdict::NotOffered, None) => "more than can be sent".to_owned(),
         (Verdict::NotOffered, Some(why)) => format!("the generator was the bottleneck: {why}"),
@@ -96,6 +97,10 @@ fn error_part(load: &Summary) -> f64 {
     100.0 * load.counts.errors as f64 / load.counts.answered.max(1) as f64
 }
 
+fn truncated_part(load: &Summary) -> f64 {
+    100.0 * load.counts.truncated as f64 / load.counts.answered.max(1) as f64
+}
+
 /// So many answers as hundredths of what was due.
 fn part(load: &Summary, answers: u64) -> f64 {
     100.0 * answers as f64 / (load.counts.sent + load.counts.unsent).max(1) as f64
@@ -105,6 +110,9 @@ pub(crate) fn end(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
     let words = report.words();
     if let Some(knee) = &report.knee {
         writeln!(out, "knee      {}", knee.text(words))?;
+    }
+    if let Some(what) = report.always_truncated() {
+        writeln!(out, "truncated {what}")?;
     }
     let Some(load) = report.telling() else { return Ok(()) };
     let counts = &load.counts;

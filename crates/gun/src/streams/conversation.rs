@@ -140,7 +140,11 @@ pub(crate) struct Heard<'l> {
 impl Heard<'_> {
     /// A whole answer.
     pub(crate) fn answered(&mut self, times: Times, code: u16, octets: u64) {
-        self.tally.on_answer(times.due, self.now, Some(code));
+        self.answered_by(times, code, octets, false);
+    }
+
+    fn answered_by(&mut self, times: Times, code: u16, octets: u64, is_cut: bool) {
+        self.tally.on_answer(times.due, self.now, Some(code), is_cut);
         self.tally.counts_mut().octets += octets;
     }
 
@@ -160,8 +164,7 @@ impl Heard<'_> {
                 return;
             }
         }
-        self.answered(times, header.rcode(), message.len() as u64);
-        self.tally.counts_mut().truncated += u64::from(header.is_cut());
+        self.answered_by(times, header.rcode(), message.len() as u64, header.is_cut());
     }
 
     /// A request that the server said it does not look at: it is asked again.

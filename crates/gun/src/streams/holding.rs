@@ -85,7 +85,7 @@ impl Holding {
         self.dialling -= 1;
         self.held += 1;
         self.held_most = self.held_most.max(self.held);
-        self.tally.on_answer(due, now, None);
+        self.tally.on_answer(due, now, None, false);
     }
 
     /// A connection failed, or has ended.
