@@ -125,6 +125,8 @@ pub struct Interface {
     pub tx_queues: Known<Bounded>,
     /// Queues that do both.
     pub combined_queues: Known<Bounded>,
+    /// Octets of packet memory that a server locks for each of its queues.
+    pub queue_memory: Known<u64>,
     /// Descriptors of a receive queue.
     pub rx_ring: Known<Bounded>,
     /// Microseconds before an interrupt.
@@ -168,6 +170,16 @@ impl Driver {
 }
 
 impl Interface {
+    /// Queues that receive and transmit, those that AF_XDP serves.
+    pub(crate) fn queue_pairs(&self) -> Option<u32> {
+        let combined = self.combined_queues.get().map(|it| it.current);
+        let single = self.rx_queues.get().zip(self.tx_queues.get());
+        match (combined, single.map(|(rx, tx)| rx.current.min(tx.current))) {
+            (None, None) => None,
+            (combined, single) => Some(combined.unwrap_or(0) + single.unwrap_or(0)),
+        }
+    }
+
     /// It is one end of a pair whose ends depend on each other.
     pub(crate) fn is_veth(&self) -> bool {
         self.driver.get().is_some_and(|driver| driver.name == "veth")

@@ -65,7 +65,7 @@ pub fn examine(facts: &Facts, wishes: &Wishes) -> Vec<Finding> {
         memory::examine(machine, facts.interface.as_ref(), wishes, &mut findings);
         cpu::examine(machine, &mut findings);
         kernel::examine(machine, facts.interface.as_ref(), &mut findings);
-        limits::examine(machine, &mut findings);
+        limits::examine(machine, facts.interface.as_ref(), &mut findings);
     }
     if let Some(program) = &facts.program {
         program::examine(program, &mut findings);

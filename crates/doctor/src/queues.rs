@@ -39,18 +39,8 @@ pub(crate) fn examine(
     }
 }
 
-/// Queues that both receive and transmit.
-fn pairs(interface: &Interface) -> Option<u32> {
-    let combined = interface.combined_queues.get().map(|it| it.current);
-    let single = interface.rx_queues.get().zip(interface.tx_queues.get());
-    match (combined, single.map(|(rx, tx)| rx.current.min(tx.current))) {
-        (None, None) => None,
-        (combined, single) => Some(combined.unwrap_or(0) + single.unwrap_or(0)),
-    }
-}
-
 fn count(interface: &Interface, cores: Option<&CoreList>) -> Finding {
-    let queues = match (pairs(interface), &interface.combined_queues) {
+    let queues = match (interface.queue_pairs(), &interface.combined_queues) {
         (Some(queues), _) => queues,
         (None, Known::Not(because)) => return COUNT.unknown(because),
         (None, Known::Is(combined)) => combined.current,
@@ -114,12 +104,12 @@ fn ring_of(name: &str, ring: Bounded) -> Finding {
 }
 
 fn spread(interface: &Interface, wishes: &Wishes) -> Finding {
-    if pairs(interface) == Some(1) {
+    if interface.queue_pairs() == Some(1) {
         return SPREAD.good("there is one queue, and nothing to spread");
     }
     SPREAD.of(&interface.rss, |Rss { table, .. }| {
         let used: CoreList = table.iter().copied().collect();
-        let all: CoreList = (0..pairs(interface).unwrap_or(0)).collect();
+        let all: CoreList = (0..interface.queue_pairs().unwrap_or(0)).collect();
         let idle: CoreList = all.as_slice().iter().copied().filter(|queue| !used.contains(*queue)).collect();
         if idle.is_empty() {
             return SPREAD.good(format!("the table spreads flows over queues {used}"));
@@ -138,7 +128,7 @@ fn spread(interface: &Interface, wishes: &Wishes) -> Finding {
 }
 
 fn key(interface: &Interface) -> Finding {
-    if pairs(interface) == Some(1) {
+    if interface.queue_pairs() == Some(1) {
         return KEY.good("there is one queue: the key of the hash does not matter");
     }
     KEY.of(&interface.rss, |Rss { key, .. }| match key.as_slice() {
@@ -171,7 +161,7 @@ fn rps(interface: &Interface, queues: &CoreList) -> Finding {
 /// Rules that give ports queues of their own. Several queues share a port by the low bits of the source port.
 fn port(interface: &Interface, wishes: &Wishes) -> Finding {
     let name = &interface.name;
-    let (queues, count) = (&wishes.queues, pairs(interface));
+    let (queues, count) = (&wishes.queues, interface.queue_pairs());
     if !queues.len().is_power_of_two() {
         let seen = format!("{} for a port: the NIC can share it among 1, 2, 4, 8 ... only", queues.len());
         return PORT.bad(seen, "no rule is made");
@@ -233,7 +223,7 @@ fn missing_rules(interface: &Interface, wishes: &Wishes) -> Vec<Step> {
     steps
 }
 
-fn counted(count: u32, noun: &str) -> String {
+pub(crate) fn counted(count: u32, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 

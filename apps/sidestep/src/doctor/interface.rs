@@ -11,7 +11,7 @@ use ::doctor::{
 };
 use anyhow::Context;
 use control::{Mirror, NetlinkMonitor};
-use device_xdp::{AttachMode, FlowRule, Inspection, SteeringOptions, SteeringProgram, XdpError};
+use device_xdp::{AttachMode, FlowRule, Inspection, SteeringOptions, SteeringProgram, XdpError, XdpOptions};
 use nic::{Nic, NicError, Parameter};
 
 use super::machine::{map, numbered, numbers, read};
@@ -66,6 +66,7 @@ fn by_netlink(interface: &mut Interface, mirror: &Mirror, inspection: &Inspectio
     let link = mirror.link(&interface.name);
     interface.is_up = link.map(|link| link.up).ok_or_else(gone).into();
     interface.mtu = link.map(|link| link.mtu).ok_or_else(gone).into();
+    interface.queue_memory = link.and_then(|link| queue_memory(link.mtu)).ok_or_else(gone).into();
     interface.vlans = Known::Is(mirror.interfaces_on(&interface.name).len().saturating_sub(1));
     interface.driver = match inspection.driver() {
         Ok(driver) => Known::Is(Driver { name: driver.name, bus: driver.bus }),
@@ -77,6 +78,12 @@ fn by_netlink(interface: &mut Interface, mirror: &Mirror, inspection: &Inspectio
         is_ours: program.is_steering,
     };
     interface.attached = inspection.program().map(|program| program.map(attached)).into();
+}
+
+/// Octets of packet memory that a server makes for a queue.
+fn queue_memory(mtu: u32) -> Option<u64> {
+    let options = XdpOptions::default();
+    Some(u64::from(options.frames_per_queue) * u64::from(options.frame_size_for(mtu)?))
 }
 
 fn by_driver(interface: &mut Interface, nic: &mut Nic, index: u32) {
@@ -289,6 +296,11 @@ mod tests {
         assert_eq!(interface.mtu, Known::Is(65536));
         assert_eq!(interface.attached, Known::Is(None));
         assert_eq!(interface.node, Known::Is(NodeOf::Nowhere));
+    }
+
+    #[test]
+    fn frames_of_larger_packets_take_more_memory() {
+        assert_eq!((queue_memory(1500), queue_memory(9000)), (Some(8 << 20), Some(16 << 20)));
     }
 
     #[test]
