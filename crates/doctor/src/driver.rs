@@ -24,6 +24,10 @@ pub(crate) fn examine(interface: &Interface, findings: &mut Vec<Finding>) {
                 format!("{name} is the loopback interface"),
                 "Sidestep leaves loopback to the kernel: name the interface that clients are at",
             ),
+            true if interface.has_carrier == Known::Is(false) => LINK.bad(
+                format!("{name} is up, but has no carrier"),
+                "nothing arrives and nothing leaves: the cable is out, or the other end is down",
+            ),
             true => LINK.good(format!("{name} is up")),
             false => LINK
                 .bad(format!("{name} is down"), "nothing arrives and nothing leaves")
@@ -163,6 +167,7 @@ mod tests {
         let nic = Interface {
             name: "eth0".to_owned(),
             is_up: Known::Is(true),
+            has_carrier: Known::Is(true),
             mtu: Known::Is(1500),
             driver: Known::Is(Driver { name: "ice".to_owned(), bus: "0000:01:00.0".to_owned() }),
             xdp: Known::Is(XdpFeatures { basic: true, redirect: true, zero_copy: true }),
@@ -192,6 +197,17 @@ mod tests {
         );
         assert_eq!(bad[0].commands[0].line(), "ip link set dev eth0 up");
         assert!(bad[2].commands[1].line().contains("xdp off"));
+    }
+
+    #[test]
+    fn a_link_without_carrier_is_bad_though_it_is_up() {
+        let unplugged = Interface {
+            name: "eth0".to_owned(),
+            is_up: Known::Is(true),
+            has_carrier: Known::Is(false),
+            ..Interface::default()
+        };
+        assert_eq!(verdicts(&unplugged)[0], ("driver.link", Verdict::Bad));
     }
 
     #[test]

@@ -109,6 +109,8 @@ pub struct Interface {
     pub name: String,
     /// Whether it is up.
     pub is_up: Known<bool>,
+    /// Whether something is at the other end of its wire.
+    pub has_carrier: Known<bool>,
     /// Octets of the largest packet.
     pub mtu: Known<u32>,
     /// Its driver.

@@ -65,6 +65,7 @@ fn by_netlink(interface: &mut Interface, mirror: &Mirror, inspection: &Inspectio
     let gone = || "the interface is gone".to_owned();
     let link = mirror.link(&interface.name);
     interface.is_up = link.map(|link| link.up).ok_or_else(gone).into();
+    interface.has_carrier = link.map(|link| link.carrier).ok_or_else(gone).into();
     interface.mtu = link.map(|link| link.mtu).ok_or_else(gone).into();
     interface.queue_memory = link.and_then(|link| queue_memory(link.mtu)).ok_or_else(gone).into();
     interface.vlans = Known::Is(mirror.interfaces_on(&interface.name).len().saturating_sub(1));
