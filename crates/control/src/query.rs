@@ -4,10 +4,10 @@ use std::io;
 use std::net::IpAddr;
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+    DefaultNla, NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
-use netlink_packet_route::link::{LinkFlags, LinkMessage};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage,
 };
@@ -16,6 +16,29 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use rustix::net::SocketType;
 use rustix::net::netdevice::name_to_index;
+
+/// IFLA_ALT_IFNAME (linux/if_link.h).
+const ALTERNATIVE_NAME: u16 = 53;
+
+/// The kernel's own name for an interface that a user may have named by an alternative one (`altname` of ip-link(8)): /sys and netlink's
+/// events know that name alone. What names no interface stays as it is, for whoever looks for it to complain of.
+pub fn kernel_name(given: &str) -> String {
+    let mut message = LinkMessage::default();
+    // The kernel looks for names of both kinds.
+    let mut octets = given.as_bytes().to_vec();
+    octets.push(0);
+    message.attributes.push(LinkAttribute::Other(DefaultNla::new(ALTERNATIVE_NAME, octets)));
+    let Ok(Some(RouteNetlinkMessage::NewLink(link))) =
+        ask(RouteNetlinkMessage::GetLink(message), NLM_F_REQUEST)
+    else {
+        return given.to_owned();
+    };
+    let name = link.attributes.into_iter().find_map(|attribute| match attribute {
+        LinkAttribute::IfName(name) => Some(name),
+        _ => None,
+    });
+    name.unwrap_or_else(|| given.to_owned())
+}
 
 /// How the kernel would send a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +149,14 @@ fn ask(request: RouteNetlinkMessage, flags: u16) -> io::Result<Option<RouteNetli
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_kernels_own_name_and_one_of_no_interface_stay() {
+        for name in ["lo", "no-such-if", "", "a name that is much too long to be one of the kernel's", "l\0o"]
+        {
+            assert_eq!(kernel_name(name), name);
+        }
+    }
 
     #[test]
     fn loopback_is_reached_by_loopback() {

@@ -121,6 +121,17 @@ fn is_echoed_within(lab: &Lab, server: &str, time: Duration) -> bool {
 }
 
 #[test]
+fn an_alternative_name_of_an_interface_leads_to_the_kernels_own() {
+    let Some(lab) = lab(1) else { return };
+    let long = "a-name-that-is-too-long-for-the-kernels-own";
+    for name in ["short", long] {
+        lab.ip_server(&format!("link property add dev vs altname {name}"));
+    }
+    lab.enter_server();
+    assert_eq!(["short", long, "vs", "vc"].map(control::kernel_name), ["vs", "vs", "vs", "vc"]);
+}
+
+#[test]
 fn claims_follow_the_addresses_of_the_interface() {
     let Some(lab) = lab(1) else { return };
     let mut port = Port::open(&lab, 1);

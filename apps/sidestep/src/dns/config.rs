@@ -354,7 +354,7 @@ fn parse_device(device: &str, listen: &[String], dpdk: DpdkOptions) -> anyhow::R
         let listens = if listens.is_empty() { any.to_vec() } else { listens };
         let link = match device.strip_prefix("dpdk:") {
             Some(port) => Link::Dpdk(port.parse().context("device")?, dpdk),
-            None => Link::Xdp(device.to_owned()),
+            None => Link::Xdp(control::kernel_name(device)),
         };
         return Ok(DeviceChoice::Interface(link, listens));
     }

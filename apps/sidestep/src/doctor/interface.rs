@@ -10,7 +10,7 @@ use ::doctor::{
     Transport, XdpFeatures,
 };
 use anyhow::Context;
-use control::{Mirror, NetlinkMonitor};
+use control::{Mirror, NetlinkMonitor, kernel_name};
 use device_xdp::{AttachMode, FlowRule, Inspection, SteeringOptions, SteeringProgram, XdpError, XdpOptions};
 use nic::{Nic, NicError, Parameter};
 
@@ -30,8 +30,9 @@ pub(super) fn default_name() -> Option<String> {
         .map(|link| link.name.clone())
 }
 
-/// Reads all that is known of an interface. Changes nothing.
+/// Reads all that is known of an interface, whichever of its names this is. Changes nothing.
 pub(super) fn look(name: &str) -> anyhow::Result<Interface> {
+    let name = &kernel_name(name);
     let monitor = NetlinkMonitor::new().context("reading the kernel's interfaces")?;
     let mirror = monitor.mirror();
     let inspection = open(name, mirror)?;
@@ -249,6 +250,11 @@ fn interrupt(number: u32) -> Option<Interrupt> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+    use std::process::Command;
+
+    use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
     use super::*;
 
     /// A directory with devices as /sys has them.
@@ -302,6 +308,55 @@ mod tests {
     #[test]
     fn frames_of_larger_packets_take_more_memory() {
         assert_eq!((queue_memory(1500), queue_memory(9000)), (Some(8 << 20), Some(16 << 20)));
+    }
+
+    /// A network namespace that goes with this value.
+    struct Namespace(String);
+
+    impl Namespace {
+        /// `None` without the privileges.
+        fn new(name: &str) -> Option<Namespace> {
+            let name = format!("sidestep-{name}-{}", std::process::id());
+            ip(&["netns", "add", &name]).then_some(Namespace(name))
+        }
+
+        fn enter(&self) {
+            let namespace = fs::File::open(format!("/run/netns/{}", self.0)).unwrap();
+            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+        }
+    }
+
+    impl Drop for Namespace {
+        fn drop(&mut self) {
+            ip(&["netns", "delete", &self.0]);
+        }
+    }
+
+    fn ip(words: &[&str]) -> bool {
+        Command::new("ip").args(words).output().is_ok_and(|output| output.status.success())
+    }
+
+    #[test]
+    fn an_interface_is_looked_at_by_its_alternative_name() {
+        let Some(namespace) = Namespace::new("altname") else { return };
+        let of_it = |words: &str| {
+            let words = ["-n", &namespace.0].into_iter().chain(words.split(' '));
+            assert!(ip(&words.collect::<Vec<_>>()));
+        };
+        of_it("link add eth7 type veth peer name eth8");
+        of_it("link property add dev eth7 altname another-name-of-eth7");
+        let looked = std::thread::scope(|scope| {
+            let look = || {
+                namespace.enter();
+                look("another-name-of-eth7")
+            };
+            scope.spawn(look).join().unwrap()
+        });
+        let interface = looked.unwrap();
+        assert_eq!(
+            (&interface.name[..], interface.is_up, interface.mtu),
+            ("eth7", Known::Is(false), Known::Is(1500))
+        );
     }
 
     #[test]

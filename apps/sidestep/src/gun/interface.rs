@@ -4,7 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use anyhow::{Context, bail, ensure};
 use clock::{Duration, Instant};
-use control::{Mirror, PortConfig, PortEvent, PortSupervisor, bring_up, look_for_neighbour, route_to};
+use control::{
+    Mirror, PortConfig, PortEvent, PortSupervisor, bring_up, kernel_name, look_for_neighbour, route_to,
+};
 use device::{Burst, DataPath, Device};
 use device_xdp::{SteeringOptions, XdpOptions, XdpPath};
 use engine::Clock;
@@ -59,10 +61,11 @@ fn open_interface(interface: &str, port: &Port) -> anyhow::Result<Link> {
     if let Some(option) = port.given() {
         bail!("{option} is for a port of DPDK: --device {interface} is none");
     }
-    let queues = device_xdp::queue_pairs(interface)?;
+    let interface = kernel_name(interface);
+    let queues = device_xdp::queue_pairs(&interface)?;
     let options = XdpOptions { frames_per_queue: FRAMES, ..XdpOptions::default() };
-    let path = XdpPath::new(interface, SteeringOptions::default(), options);
-    Ok(Link { interface: interface.to_owned(), path: Box::new(path), queues })
+    let path = XdpPath::new(&interface, SteeringOptions::default(), options);
+    Ok(Link { interface, path: Box::new(path), queues })
 }
 
 fn open_port(name: &str, port: &Port) -> anyhow::Result<Link> {

@@ -168,7 +168,7 @@ fn has_brokers_options(options: &Options) -> bool {
 
 fn config(options: &Options, profile: Profile) -> Config {
     Config {
-        interfaces: options.devices.clone(),
+        interfaces: options.devices.iter().map(|name| control::kernel_name(name)).collect(),
         spin: Duration::from_micros(options.spin_us.into()),
         gather: options.gather(),
         mss_clamp: options.mss_clamp,

@@ -128,7 +128,8 @@ pub(in crate::dns) fn open(
         (Transport::Udp, ListenAddress { address: Some(address.ip()), port: address.port() })
     };
     let claims = listen.iter().map(claim).collect();
-    let opened = Interface::open(InterfaceConfig::new(name, claims), vec![engine], Quiet);
+    let config = InterfaceConfig::new(&control::kernel_name(name), claims);
+    let opened = Interface::open(config, vec![engine], Quiet);
     opened.with_context(|| format!("device {name}"))
 }
 
