@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use ::doctor::{Command, Facts, Finding, Setting, Step, Verdict};
 use anyhow::{Context, bail};
 use clap::Args;
+use control::NetlinkMonitor;
 use serde::Serialize;
 
 use super::state::{Change, State, StateFile};
@@ -332,6 +333,35 @@ fn restore(change: &Change) -> Outcome {
     restore().unwrap_or_else(|error| Outcome::Failed(crate::explain(&error)))
 }
 
+/// Of which interface changes are to be undone.
+struct Meant {
+    /// As the user named it, and as the kernel does; none: all that was changed.
+    names: Vec<String>,
+}
+
+impl Meant {
+    fn of(given: Option<&str>) -> Meant {
+        Meant { names: given.map_or(Vec::new(), |name| vec![name.to_owned(), control::kernel_name(name)]) }
+    }
+
+    /// Whether the change is of it, by its name of then or of today.
+    fn has(&self, change: &Change) -> bool {
+        let today = settings::of_today(&change.setting, change.number).ok().flatten();
+        let is_named = |setting: &Setting| {
+            setting.interface().is_some_and(|name| self.names.iter().any(|meant| meant == name))
+        };
+        self.names.is_empty() || is_named(&change.setting) || today.as_ref().is_some_and(is_named)
+    }
+
+    /// Complains of a name that neither an interface nor a change has: it may be mistyped.
+    fn check(&self, changes: &[Change]) -> anyhow::Result<()> {
+        let Some(name) = self.names.last().filter(|_| !changes.iter().any(|change| self.has(change))) else {
+            return Ok(());
+        };
+        interface::open(name, NetlinkMonitor::new()?.mirror()).map(drop)
+    }
+}
+
 fn nothing_to_undo(options: &Tune, why: &str) -> anyhow::Result<ExitCode> {
     let said = if options.json { "[]".to_owned() } else { format!("Nothing is to be undone: {why}") };
     output::to_stdout(|out| Ok(writeln!(out, "{said}")?))?;
@@ -346,22 +376,19 @@ fn undo(options: &Tune) -> anyhow::Result<ExitCode> {
         outcome: &'c Outcome,
     }
     let file = StateFile::open(&options.state)?;
+    let meant = Meant::of(options.interface.as_deref());
     let Some(mut state) = file.load()? else {
+        meant.check(&[])?;
         return nothing_to_undo(options, &format!("there is no {}.", options.state.display()));
     };
+    meant.check(&state.changes)?;
     if !state.is_of_boot(&State::new()?) {
         file.remove()?;
         let why = "the machine was started again since, and nothing of what was changed survives that.";
         return nothing_to_undo(options, why);
     }
     state.check_place()?;
-    let is_meant = |change: &mut Change| {
-        let today = settings::of_today(&change.setting, change.number).ok().flatten();
-        let names =
-            [Some(&change.setting), today.as_ref()].map(|setting| setting.and_then(Setting::interface));
-        options.interface.as_deref().is_none_or(|name| names.contains(&Some(name)))
-    };
-    let meant: Vec<Change> = state.changes.extract_if(.., is_meant).collect();
+    let meant: Vec<Change> = state.changes.extract_if(.., |change| meant.has(change)).collect();
     let outcomes: Vec<(Change, Outcome)> =
         meant.into_iter().rev().map(|change| (change.clone(), restore(&change))).collect();
     let failed: Vec<Change> = outcomes
@@ -458,6 +485,19 @@ mod tests {
     fn what_is_gone_needs_nothing() {
         let setting = Setting::Feature { interface: "no-such-if".to_owned(), name: "rx-gro".to_owned() };
         assert!(matches!(restore(&Change { setting, ..change("on", "off") }), Outcome::Gone));
+    }
+
+    #[test]
+    fn an_undo_of_what_is_no_interface_and_has_no_change_is_an_error() {
+        let gone = Setting::Feature { interface: "was-here".to_owned(), name: "rx-gro".to_owned() };
+        let changes = [Change { setting: gone, ..change("on", "off") }];
+        assert!(Meant::of(Some("was-here")).check(&changes).is_ok());
+        assert!(Meant::of(Some("lo")).check(&changes).is_ok() && Meant::of(None).check(&[]).is_ok());
+        let path = std::env::temp_dir().join(format!("sidestep-undo-{}.json", std::process::id()));
+        let words = ["tune", "was-heer", "--undo", "--state", path.to_str().unwrap()];
+        let error = undo(&Words::parse_from(words).tune).unwrap_err().to_string();
+        assert!(error.starts_with("there is no interface was-heer; there are "), "{error}");
+        let _ = std::fs::remove_file(path.with_extension("json.lock"));
     }
 
     #[test]
