@@ -3,6 +3,7 @@
 use std::fs::OpenOptions;
 use std::hash::{BuildHasher, Hasher};
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -80,9 +81,16 @@ impl Reports {
         if self.files().filter(|path| *path == Path::new("-")).count() > 1 {
             anyhow::bail!("--json and --html cannot both go to standard output");
         }
+        let mut known = None;
         for path in self.files().filter(|path| *path != Path::new("-")) {
             let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
-            opened.with_context(|| format!("writing {}", path.display()))?;
+            let metadata = opened.and_then(|file| file.metadata());
+            let metadata = metadata.with_context(|| format!("writing {}", path.display()))?;
+            let file = metadata.is_file().then(|| (metadata.dev(), metadata.ino()));
+            if file.is_some() && file == known {
+                anyhow::bail!("--json and --html cannot both go to {}: they are one file", path.display());
+            }
+            known = file;
         }
         Ok(())
     }
@@ -575,6 +583,22 @@ fn time(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn both_reports_do_not_go_to_one_file() {
+        let directory = std::env::temp_dir().join(format!("sidestep-reports-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        let check = |json: &Path, html: &Path| {
+            Reports { json: Some(json.to_owned()), html: Some(html.to_owned()), yes_i_own_it: false }.check()
+        };
+        let (report, page) = (directory.join("report"), directory.join("page"));
+        assert!(check(&report, &page).is_ok());
+        let error = check(&report, &directory.join("./report")).unwrap_err().to_string();
+        assert!(error.starts_with("--json and --html cannot both go to "), "{error}");
+        let nowhere = Path::new("/dev/null");
+        assert!(check(nowhere, nowhere).is_ok(), "nothing is lost there that was wanted");
+        std::fs::remove_dir_all(directory).unwrap();
+    }
 
     #[test]
     fn rates_have_suffixes_and_bounds() {
