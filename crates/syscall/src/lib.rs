@@ -23,8 +23,8 @@ pub use message::{Message, MessageMut, MessageReceived, receive_message, send_me
 pub use poll::{PollFd, Timeout, ppoll, ppoll_within};
 pub use rights::{receive_descriptor, send_descriptor};
 pub use socket::{
-    accept, bind, connect, getpeername, getsockname, getsockopt, has_filter, listen, setsockopt, shutdown,
-    socket, socketpair,
+    accept, bind, connect, getpeername, getsockname, getsockopt, has_filter, listen, network_namespace,
+    setsockopt, shutdown, socket, socketpair,
 };
 pub use thread::{
     descriptor_limit, futex_wait, futex_wait_within, futex_wake, has_thread, kill, parent_id, process_id,

@@ -100,6 +100,14 @@ pub fn getsockopt(fd: RawFd, level: i32, option: i32, value: &mut [u8]) -> io::R
     Ok(len as usize)
 }
 
+/// The kernel's number for the network namespace of a socket (SO_NETNS_COOKIE). Until the next boot no other one gets it, unlike the number of the
+/// namespace's file.
+pub fn network_namespace(fd: RawFd) -> io::Result<u64> {
+    let mut cookie = [0; 8];
+    getsockopt(fd, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, &mut cookie)?;
+    Ok(u64::from_ne_bytes(cookie))
+}
+
 /// Whether packets to a socket pass a filter: one of classic BPF, or a program of eBPF, which the kernel has and does not show.
 pub fn has_filter(fd: RawFd) -> bool {
     let mut count: libc::socklen_t = 0;

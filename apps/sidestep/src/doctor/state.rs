@@ -5,11 +5,13 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use ::doctor::Setting;
 use anyhow::{Context, bail};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
 use super::machine::read;
@@ -27,6 +29,9 @@ pub(super) struct State {
     version: u32,
     boot: String,
     namespace: String,
+    /// The kernel's number for the namespace that is never used again; that in `namespace` is. States of before do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cookie: Option<u64>,
     pub(super) changes: Vec<Change>,
 }
 
@@ -123,7 +128,8 @@ impl State {
         let boot = boot.get().context("the kernel does not name this boot")?.clone();
         let namespace = fs::read_link("/proc/self/ns/net").context("/proc/self/ns/net")?;
         let namespace = namespace.to_string_lossy().into_owned();
-        Ok(State { version: VERSION, boot, namespace, changes: Vec::new() })
+        let cookie = namespace_cookie().ok();
+        Ok(State { version: VERSION, boot, namespace, cookie, changes: Vec::new() })
     }
 
     /// Whether the machine has not been started again between the two. What `tune` changes does not survive that: the kernel has its defaults then,
@@ -156,15 +162,30 @@ impl State {
     /// An interface of the same name in another network namespace is another one.
     pub(super) fn check_place(&self) -> anyhow::Result<()> {
         let now = State::new()?;
-        let has_interface = self.changes.iter().any(|change| change.setting.interface().is_some());
-        if self.namespace != now.namespace && has_interface {
+        if !self.changes.iter().any(|change| change.setting.interface().is_some()) {
+            return Ok(());
+        }
+        if self.namespace != now.namespace {
             bail!(
                 "the changes were made in another network namespace ({}): go there, or name another --state",
                 self.namespace
             );
         }
+        if self.cookie.zip(now.cookie).is_some_and(|(then, now)| then != now) {
+            bail!(
+                "the changes were made in a network namespace that is gone, whose number this one has now ({}): name another --state",
+                self.namespace
+            );
+        }
         Ok(())
     }
+}
+
+/// SO_NETNS_COOKIE, which kernels before 5.14 do not have.
+fn namespace_cookie() -> io::Result<u64> {
+    let socket =
+        rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    syscall::network_namespace(socket.as_raw_fd())
 }
 
 fn beside(path: &Path, ending: &str) -> PathBuf {
@@ -253,6 +274,26 @@ mod tests {
         assert!(state.check_place().is_ok());
         state.namespace = "net:[1]".to_owned();
         assert!(state.check_place().is_err());
+    }
+
+    #[test]
+    fn a_namespace_that_has_the_number_of_one_before_is_another_one() {
+        let mut state = State::new().unwrap();
+        state.note(change("on", "off"));
+        let Some(cookie) = state.cookie else { return };
+        state.cookie = Some(cookie + 1);
+        let error = state.check_place().unwrap_err().to_string();
+        assert!(error.contains("a network namespace that is gone"), "{error}");
+    }
+
+    #[test]
+    fn a_state_of_before_has_no_cookie_and_is_known_by_the_number() {
+        let mut state = State::new().unwrap();
+        state.note(change("on", "off"));
+        let mut before = serde_json::to_value(&state).unwrap();
+        before.as_object_mut().unwrap().remove("cookie");
+        let before: State = serde_json::from_value(before).unwrap();
+        assert!(before.cookie.is_none() && before.check_place().is_ok());
     }
 
     fn change(before: &str, after: &str) -> Change {

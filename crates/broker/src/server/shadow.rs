@@ -15,13 +15,10 @@ use crate::registry::{Bound, Scope, Shadow};
 /// Options of socket(7) that rustix does not have (asm-generic/socket.h).
 const SOL_SOCKET: i32 = 1;
 const SO_BINDTOIFINDEX: i32 = 62;
-const SO_NETNS_COOKIE: i32 = 71;
 
 /// The kernel's number for the network namespace of a socket.
 pub(super) fn namespace_of(socket: impl AsFd) -> std::io::Result<u64> {
-    let mut cookie = [0; 8];
-    syscall::getsockopt(socket.as_fd().as_raw_fd(), SOL_SOCKET, SO_NETNS_COOKIE, &mut cookie)?;
-    Ok(u64::from_ne_bytes(cookie))
+    syscall::network_namespace(socket.as_fd().as_raw_fd())
 }
 
 /// Looks at a socket. Whatever the descriptor is, this waits for nothing but the socket's lock: a helper's work.
