@@ -43,6 +43,7 @@ put 644 "$generated/completions/sidestep.fish" "$prefix/share/fish/vendor_comple
 put 644 "$generated/completions/_sidestep" "$zsh/_sidestep"
 unit sidestep-dns.service
 unit sidestep-run@.service
+unit sidestep-broker.service
 put 644 systemd/sysusers.conf "$prefix/lib/sysusers.d/sidestep.conf"
 configuration dns.toml
 configuration zones/localhost.zone

@@ -13,6 +13,7 @@ const FILES: [&str; 12] = [
     "/usr/bin/sidestep",
     "/usr/lib/sidestep/libsidestep_preload.so",
     "/usr/lib/systemd/system/sidestep-dns.service",
+    "/usr/lib/systemd/system/sidestep-broker.service",
     "/usr/lib/systemd/system/sidestep-run@.service",
     "/usr/lib/sysusers.d/sidestep.conf",
     "/usr/share/man/man1/sidestep.1.gz",

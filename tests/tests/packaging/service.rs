@@ -119,7 +119,9 @@ fn the_services_run_under_systemd() {
         return;
     }
     let system = System::boot();
-    let verified = system.output("systemd-analyze verify sidestep-dns.service sidestep-run@nginx.service");
+    let verified = system.output(
+        "systemd-analyze verify sidestep-dns.service sidestep-broker.service sidestep-run@nginx.service",
+    );
     assert!(verified.status.success() && verified.stderr.is_empty(), "{verified:?}");
     system.run("ip link add veth0 type veth peer name veth1 && ip address add 10.9.0.1/24 dev veth0");
     system.run("ip link set veth0 up && ip link set veth1 up");

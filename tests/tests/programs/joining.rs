@@ -27,6 +27,19 @@ wait; wait; wait
 ip -d link show \"$interface\"
 echo over $$";
 
+/// A broker without a program, an echo that joins it, and when the file is there another broker.
+const STAYING: &str = "
+mount -t bpf bpf /sys/fs/bpf
+sidestep=$0; interface=$1; echo=$2; again=$3
+\"$sidestep\" run --broker --device \"$interface\" & echo first $!
+sleep 1
+\"$sidestep\" run --device \"$interface\" -- python3 -c \"$echo\" & echo program $!
+while [ ! -e \"$again\" ]; do sleep 0.1; done
+\"$sidestep\" run --verbose --broker --device \"$interface\" & echo second $!
+wait; wait; wait
+ip -d link show \"$interface\"
+echo over $$";
+
 const PORTS: [u16; 3] = [7000, 7100, 7200];
 
 struct Three {
@@ -142,4 +155,32 @@ fn when_one_that_has_joined_ends_the_others_notice_nothing() {
         drop(on_the_stack(&three.trial, port));
     }
     three.end();
+}
+
+#[test]
+fn a_broker_that_stays_may_be_replaced_while_programs_run() {
+    let Some(trial) = Trial::of("a broker that stays") else { return };
+    if trial.network == Network::Kernel {
+        return; // There is no broker.
+    }
+    let directory = lab::Directory::new().unwrap();
+    let again = directory.path().join("again");
+    let mut command = trial.lab.command(Side::Server, "sh");
+    command.args(["-ec", STAYING]).arg(lab::sidestep_binary()).args([SERVER_INTERFACE, ECHO]).arg(&again);
+    let mut shell = Child::spawn("a broker that stays", &mut command).unwrap();
+    let told = |shell: &mut Child, label| number(&shell.wait_for_line(label, PATIENCE).unwrap(), label);
+    let (first, program) = (told(&mut shell, "first "), told(&mut shell, "program "));
+    await_accelerated(first, ":7000 ");
+    let mut stream = on_the_stack(&trial, 7000);
+    kill_process(first, Signal::TERM).unwrap();
+    await_accelerated(program, ":7000 ");
+    answers(&mut stream, "x");
+    std::fs::write(&again, "").unwrap();
+    let second = told(&mut shell, "second ");
+    shell.wait_for_line("the broker of this one", PATIENCE).unwrap();
+    kill_process(program, Signal::TERM).unwrap();
+    shell.wait_for_line("this one has its place", PATIENCE).unwrap();
+    kill_process(second, Signal::TERM).unwrap();
+    shell.wait_for_line("over ", PATIENCE).unwrap();
+    assert!(!shell.output().contains("prog/xdp"), "{}", shell.output());
 }

@@ -87,13 +87,16 @@ pub(crate) struct Options {
     /// connections to the kernel.
     #[arg(long, conflicts_with = "command")]
     take_over: bool,
+    /// Start no program: be there as the broker of other `sidestep run` until this is stopped, so that those start sooner.
+    #[arg(long, conflicts_with_all = ["command", "take_over"])]
+    broker: bool,
     /// Report each socket that is accelerated or not, as it happens.
     #[arg(long)]
     verbose: bool,
     #[command(flatten)]
     log: LogOptions,
     /// The program and its arguments.
-    #[arg(required_unless_present = "take_over", trailing_var_arg = true, value_name = "PROGRAM")]
+    #[arg(required_unless_present_any = ["take_over", "broker"], trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
 }
 
@@ -110,6 +113,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     options.log.start(if options.verbose { LevelFilter::Info } else { LevelFilter::Warn });
     if options.take_over {
         return take_over(options);
+    }
+    if options.broker {
+        return stay(options);
     }
     let (name, arguments) = options.command.split_first().expect("clap requires a program");
     let program = match Executable::find_whole(name) {
@@ -184,6 +190,25 @@ fn config(options: &Options, profile: Profile) -> Config {
     }
 }
 
+/// Is the broker of others, or waits for the end of the one that they have, until a signal comes.
+fn stay(options: &Options) -> anyhow::Result<ExitCode> {
+    let profile = profile::choose(options.profile, "").map_err(anyhow::Error::msg)?;
+    let config = config(options, profile);
+    let broker = Found::search(&config).map_err(anyhow::Error::msg)?;
+    tell_notes(options, &broker);
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let service = broker.start(config)?;
+    signals.forever().next();
+    service.end();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The user expects interfaces with a name on the command line to work.
+fn tell_notes(options: &Options, broker: &Found) {
+    let level = if options.devices.is_empty() { Level::Info } else { Level::Warn };
+    broker.notes().iter().for_each(|reason| log::log!(level, "{reason}"));
+}
+
 /// Serves the programs of a broker that was killed, until they have ended or a signal comes.
 fn take_over(options: &Options) -> anyhow::Result<ExitCode> {
     let profile = profile::choose(options.profile, "").map_err(anyhow::Error::msg)?;
@@ -219,9 +244,7 @@ fn accelerate(
     prepared: Prepared,
 ) -> anyhow::Result<ExitCode> {
     let Prepared { config, broker, library } = prepared;
-    // The user expects interfaces with a name on the command line to work.
-    let level = if options.devices.is_empty() { Level::Info } else { Level::Warn };
-    broker.notes().iter().for_each(|reason| log::log!(level, "{reason}"));
+    tell_notes(options, &broker);
     if let Some(own_calls) = program.own_calls() {
         let name = program.name();
         log::warn!("{name} runs on the kernel: {own_calls}; programs that it starts may be accelerated");

@@ -26,7 +26,10 @@ impl Found {
     /// Looks for the broker of another `sidestep run`, and makes one if there is none; otherwise the reason why there is none.
     pub(super) fn search(config: &Config) -> Result<Found, String> {
         let refused = match Member::join(config) {
-            Ok(Some(member)) => return Ok(Found::Others(member)),
+            Ok(Some(member)) => {
+                log::info!("another `sidestep run` has the interfaces, and is the broker of this one");
+                return Ok(Found::Others(member));
+            }
             Ok(None) => None,
             Err(reason) => Some(reason),
         };
@@ -44,13 +47,11 @@ impl Found {
         }
     }
 
-    /// What its user may want to know.
+    /// Interfaces that are left out, and why.
     pub(super) fn notes(&self) -> Vec<String> {
         match self {
             Found::Own(server) => server.notes(),
-            Found::Others(_) => {
-                vec!["another `sidestep run` has the interfaces, and serves this program, too".to_owned()]
-            }
+            Found::Others(_) => Vec::new(),
         }
     }
 
