@@ -27,7 +27,7 @@ pub enum XdpError {
     },
     /// Another XDP program sits on the interface and is left alone. Stop the program that owns it, or detach it with
     /// `ip link set dev INTERFACE xdp off` if nobody does.
-    #[error("{interface} already runs the XDP program \"{program}\" (id {id}); detach it first")]
+    #[error("{interface} already runs the XDP program \"{program}\" (id {id}): {}", way_out(program))]
     ProgramPresent {
         /// The interface.
         interface: String,
@@ -126,6 +126,15 @@ pub enum XdpError {
         /// The kernel's answer.
         source: io::Error,
     },
+}
+
+/// What to do about a program that is in the way.
+fn way_out(program: &str) -> &'static str {
+    if program.starts_with(crate::loading::STEERING) {
+        "another `sidestep` has the interface; end that, or start both as `sidestep run`"
+    } else {
+        "detach it first"
+    }
 }
 
 impl XdpError {

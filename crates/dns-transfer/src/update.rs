@@ -201,8 +201,7 @@ impl Edit {
 
     /// Gives the version a serial of its own, unless the update did (RFC 2136, 3.6), and finds out what differs.
     fn finish(mut self, held: &Zone) -> Result<Updated, Rcode> {
-        self.touched.sort();
-        self.touched.dedup();
+        self.sort_touched();
         let difference = self.difference(held);
         let is_same_serial = self.editor.zone().serial() == held.serial();
         if difference.is_empty() && is_same_serial {
@@ -211,9 +210,27 @@ impl Edit {
         if is_same_serial {
             self.raise_serial(held)?;
         }
+        self.remove_old_digest(held);
         let difference = self.difference(held);
         let changed = self.editor.finish().map_err(|_| Rcode::ServFail)?;
         Ok(Updated::Next(Box::new(changed), Box::new(difference)))
+    }
+
+    fn sort_touched(&mut self) {
+        self.touched.sort();
+        self.touched.dedup();
+    }
+
+    /// The digest of the version before is not this one's, and whoever checks it would refuse the zone (RFC 8976, 4). One that the update brought stays.
+    fn remove_old_digest(&mut self, held: &Zone) {
+        let origin = held.origin();
+        let of = |zone: &Zone| data_of(zone.find(origin.as_bytes()), Rtype::ZONEMD).concat();
+        let old = of(held);
+        if !old.is_empty() && of(self.editor.zone()) == old {
+            self.editor.remove_sets(origin, |set| set.rtype() == Rtype::ZONEMD);
+            self.touched.push(NameBuf::from(origin));
+            self.sort_touched();
+        }
     }
 
     fn difference(&self, held: &Zone) -> Difference {

@@ -378,3 +378,26 @@ fn no_message_with_random_octets_panics() {
         }
     }
 }
+
+#[test]
+fn a_digest_of_the_zone_goes_with_the_version_that_it_is_of_unless_the_update_brings_one() {
+    let digest = |serial: u32| [&serial.to_be_bytes()[..], &[1, 1], &[serial as u8; 48]].concat();
+    let mut editor = ZoneEditor::new(&zone());
+    editor.add(name("example.").as_name(), 60, Rtype::ZONEMD, &digest(7)).unwrap();
+    let held = editor.finish().unwrap().zone;
+    let digests_after = |changes: &[Record]| {
+        let update = Update { prerequisites: Vec::new(), changes: changes.to_vec() };
+        let Updated::Next(changed, difference) = update.apply(&held).unwrap() else { return None };
+        assert_eq!(text(&apply(&held, &[Arc::new(*difference)]).unwrap().zone), text(&changed.zone));
+        let apex = changed.zone.find(name("example.").as_name().as_bytes()).unwrap();
+        Some(apex.rrset(Rtype::ZONEMD).map_or(0, |set| set.records().count()))
+    };
+    assert_eq!(digests_after(&[add("host.example.", Rtype::A, ONE)]), None, "it changes nothing");
+    assert_eq!(digests_after(&[add("new.example.", Rtype::A, ONE)]), Some(0));
+    let own = [
+        add("new.example.", Rtype::A, ONE),
+        record("example.", Class::ANY, Rtype::ZONEMD, 0, &[]),
+        add("example.", Rtype::ZONEMD, &digest(8)),
+    ];
+    assert_eq!(digests_after(&own), Some(1));
+}

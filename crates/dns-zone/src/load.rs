@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dns_wire::Name;
+use dns_wire::{Name, Rtype};
 
 use crate::builder::{RecordError, ZoneBuilder};
 use crate::text::{Files, Limits, Receiver, Record, ZoneTextErrors, read_zone_into};
@@ -84,7 +84,8 @@ impl Receiver for &mut Loader {
     }
 
     fn on_record(&mut self, record: Record<'_>) -> Result<(), RecordError> {
-        if self.is_source && record.rtype.is_made_by_signing() {
+        // A digest of the zone would be of another one, without what signing makes (RFC 8976, 2.1).
+        if self.is_source && (record.rtype.is_made_by_signing() || record.rtype == Rtype::ZONEMD) {
             self.left_out += 1;
             return Ok(());
         }
@@ -123,14 +124,15 @@ mod tests {
     fn a_source_is_read_without_what_signing_makes() {
         let text = "@ 60 SOA ns host 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\nns NSEC @ A RRSIG NSEC\n\
                     ns RRSIG A 13 2 60 20260101000000 20250101000000 1 @ AAAA\n@ NSEC3PARAM 1 0 0 -\n\
-                    0p9mhaveqvm6t7vbl5lop2u3t2rp3tom NSEC3 1 0 0 - 0p9mhaveqvm6t7vbl5lop2u3t2rp3tom A\n@ CDS 0 0 0 00\n";
+                    0p9mhaveqvm6t7vbl5lop2u3t2rp3tom NSEC3 1 0 0 - 0p9mhaveqvm6t7vbl5lop2u3t2rp3tom A\n@ CDS 0 0 0 00\n\
+                    @ ZONEMD 1 1 1 00112233445566778899aabb\n";
         let path = Path::new("example.zone");
         let (zone, left_out) = load_source(&mut Only(text), path, None, &Limits::default(), 1)
             .map_err(|e| e.to_string())
             .unwrap();
-        assert_eq!((zone.record_count(), left_out, zone.is_signed()), (4, 4, false));
+        assert_eq!((zone.record_count(), left_out, zone.is_signed()), (4, 5, false));
         let whole = read(text).unwrap();
-        assert_eq!((whole.record_count(), whole.is_signed()), (8, true));
+        assert_eq!((whole.record_count(), whole.is_signed()), (9, true));
     }
 
     #[test]

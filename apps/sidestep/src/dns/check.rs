@@ -127,7 +127,7 @@ impl Report {
         }
         if left_out > 0 {
             let what = format!(
-                "its RRSIG, NSEC, NSEC3 and NSEC3PARAM records, {left_out}, are left out: dnssec = true has the server make them"
+                "its RRSIG, NSEC, NSEC3, NSEC3PARAM and ZONEMD records, {left_out}, are left out: dnssec = true has the server make all but the last"
             );
             self.warning(format!("zone {}", zone.origin()), what);
         }
