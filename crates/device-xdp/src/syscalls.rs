@@ -331,11 +331,22 @@ pub(crate) fn page_size() -> usize {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-/// Lifts the limit on locked memory as far as allowed, see setrlimit(2). Kernels before 5.11 count BPF maps against it.
+/// Lifts the limit on locked memory as far as allowed, see setrlimit(2): to none with CAP_SYS_RESOURCE, else to what it may be raised to.
+/// Kernels before 5.11 count BPF maps against it.
 pub(crate) fn raise_memlock_limit() {
     let unlimited = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: `unlimited` outlives the call. A refusal leaves the limit as it was, which may well be enough.
-    unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &unlimited) };
+    // SAFETY: `unlimited` outlives the call. A refusal leaves the limit as it was.
+    if unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &unlimited) } == 0 {
+        return;
+    }
+    let mut limit = unlimited;
+    // SAFETY: `limit` outlives both calls. What fails leaves the limit as it was, which may well be enough.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit);
+        }
+    }
 }
 
 /// The index of an interface, see if_nametoindex(3).
