@@ -162,7 +162,9 @@ fn prepare(options: &Options, program: &Executable) -> Result<Prepared, String> 
     let config = config(options, profile);
     let broker = Found::search(&config)?;
     if matches!(broker, Found::Others(_)) && has_brokers_options(options) {
-        log::warn!("--group, --zero-copy and --xdp-mode are as the `sidestep run` has them that is there");
+        log::warn!(
+            "--group, --zero-copy and --xdp-mode are as the `sidestep run` has them that is there, while it is"
+        );
     }
     Ok(Prepared { config, broker, library: library.into_os_string() })
 }

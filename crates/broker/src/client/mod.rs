@@ -184,7 +184,7 @@ impl Client {
     /// The same for who sleeps. None while the broker is gone and the process has no descriptor for a timer: then [`Client::poll_event`] is to
     /// be called from time to time.
     pub fn fd_to_sleep_on(&self) -> Option<BorrowedFd<'_>> {
-        (!matches!(self.line, Line::Alone { looks_at: Some(_) })).then(|| self.fd())
+        (!matches!(self.line, Line::Alone { looks_at: Some(_), .. })).then(|| self.fd())
     }
 
     /// Whether an event came while a request waited, so that [`Client::fd`] need not be readable for it.

@@ -34,6 +34,8 @@ pub(super) enum Line {
     Alone {
         /// When another one is looked for, if there is no timer that says so.
         looks_at: Option<Instant>,
+        /// How often one was looked for in short intervals: who has joined the last one may be about to take its place.
+        early: u32,
     },
     /// There is another one, which has yet to say what it knows of us.
     Returning {
@@ -44,10 +46,13 @@ pub(super) enum Line {
     },
 }
 
-/// How often a new broker is looked for: soon at first, then in this many seconds; after one of another version more seldom.
+/// How often a new broker is looked for: soon, and some times more often at first, then in this many seconds; after one of another version more
+/// seldom.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const AFTER_ANOTHER_VERSION: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_millis(1);
+const EARLY_EVERY: Duration = Duration::from_millis(50);
+const EARLY_MAX: u32 = 20;
 
 impl Client {
     /// Whether what the broker has lent goes on without it, after this.
@@ -75,7 +80,8 @@ impl Client {
             discard(timer);
             outcome
         });
-        self.line = Line::Alone { looks_at: timed.is_err().then(|| Instant::now() + first) };
+        let early = if first == SOON { 0 } else { EARLY_MAX };
+        self.line = Line::Alone { looks_at: timed.is_err().then(|| Instant::now() + first), early };
         self.unawaited.clear();
         self.unsent.clear();
     }
@@ -88,7 +94,7 @@ impl Client {
     /// Looks whether there is a broker by the name of ours, if it is time to, and says what we had of the last one.
     pub(super) fn look_for_broker(&mut self) -> Result<(), ClientError> {
         let is_time = match self.line {
-            Line::Alone { looks_at: Some(at) } => Instant::now() >= at,
+            Line::Alone { looks_at: Some(at), .. } => Instant::now() >= at,
             _ => rustix::io::read(&self.socket, &mut [0; 8]).is_ok(),
         };
         if !is_time {
@@ -100,10 +106,16 @@ impl Client {
             discard(socket);
             outcome
         });
-        match (returning, &self.line) {
+        match (returning, &mut self.line) {
             (Ok(id), _) => self.line = Line::Returning { id, welcome: None },
             // There may be a descriptor for a timer by now.
-            (Err(_), Line::Alone { looks_at: Some(_) }) => self.be_alone(LOOK_EVERY),
+            (Err(_), Line::Alone { looks_at: Some(_), .. }) => self.be_alone(LOOK_EVERY),
+            (Err(_), Line::Alone { early, .. }) if *early < EARLY_MAX => {
+                *early += 1;
+                if *early == EARLY_MAX {
+                    self.be_alone(LOOK_EVERY);
+                }
+            }
             (Err(_), _) => {} // One that ends at once is looked for again.
         }
         Ok(())
@@ -153,14 +165,15 @@ impl Client {
     }
 }
 
-/// A timer that becomes readable after that time, and then once a second, or as seldom as that.
+/// A timer that becomes readable after that time, and then as often as it is looked for then.
 fn timer(first: Duration) -> Result<OwnedFd, Errno> {
     #[cfg(test)]
     if LACKS_DESCRIPTORS.get() {
         return Err(Errno::MFILE);
     }
     let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
-    let [it_interval, it_value] = [first.max(LOOK_EVERY), first].map(|time| Timespec {
+    let interval = if first == SOON { EARLY_EVERY } else { first.max(LOOK_EVERY) };
+    let [it_interval, it_value] = [interval, first].map(|time| Timespec {
         tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: time.subsec_nanos().into(),
     });

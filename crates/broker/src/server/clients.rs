@@ -1,6 +1,7 @@
 //! Clients: connecting, sending, blocking, leaving.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use clock::{Duration, Instant};
 use rustix::event::epoll::{self, EventFlags};
@@ -10,7 +11,7 @@ use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, 
 
 use super::broker::{Broker, random_numbers, watch};
 use super::connection::{Connection, Fault, Untold};
-use super::family::Kin;
+use super::family::{Kin, nearest};
 use super::helpers::{Passed, Theirs};
 use super::names::printable;
 use super::notice::Notice;
@@ -112,15 +113,28 @@ impl Broker {
         if is_one_too_many {
             return None;
         }
-        let kin = self.families.of(socket, peer).cloned();
+        let kin = self.families.of(socket, peer).cloned().or_else(|| self.kin_of_parents(pid));
         let is_program = kin.is_some() || self.may_come_back(peer);
         if !is_program && !is_as_privileged(pid, peer.uid) {
             return None;
         }
         raise_descriptor_limit();
         has_numbers_left(socket).then_some(())?;
-        let kin = kin.unwrap_or_else(|| self.families.own().clone());
+        let kin = kin.unwrap_or_else(|| self.families.unknown());
         Some(Welcomed { pid, pidfd, key: Key(random_numbers().ok()?), kin, may_only_join: !is_program })
+    }
+
+    /// Whose a process is by the nearest of its ancestors that is connected: the `sidestep run` that started them may have been killed.
+    fn kin_of_parents(&self, pid: u32) -> Option<Kin> {
+        nearest(pid, |ancestor| {
+            let mut programs =
+                self.connections.values().filter(|it| it.program.is_some() && it.pid == ancestor);
+            programs.next().map(|it| Kin {
+                joined: it.joined,
+                head: ancestor,
+                options: Arc::clone(&it.options),
+            })
+        })
     }
 
     /// Another `sidestep run` joins, with all that descend from it.

@@ -46,6 +46,7 @@ impl Families {
     }
 
     /// Those of this `sidestep run` itself.
+    #[cfg(test)]
     pub(super) fn own(&self) -> &Kin {
         &self.own
     }
@@ -60,6 +61,13 @@ impl Families {
     pub(super) fn of_descendant(&self, process: u32) -> Option<&Kin> {
         let all = || self.joined.values().chain([&self.own]);
         ancestors(process).find_map(|ancestor| all().find(|kin| kin.head == ancestor))
+    }
+
+    /// For who comes back to this broker, and was another one's program: its own `sidestep run` may yet join, and say otherwise. Until then it shares
+    /// with nobody by an option that it was not started with.
+    pub(super) fn unknown(&self) -> Kin {
+        let options = Options { share: false, ..Options::clone(&self.own.options) };
+        Kin { options: Arc::new(options), ..self.own.clone() }
     }
 
     /// Another `sidestep run` has joined: the process `head`, with its descendants.
@@ -87,6 +95,11 @@ impl Families {
 fn is_member(socket: BorrowedFd<'_>, peer: &Peer, group: u32) -> bool {
     // If the kernel does not report supplementary groups, only the primary group counts.
     peer.gid == group || supplementary_groups(socket).is_ok_and(|groups| groups.contains(&group))
+}
+
+/// The nearest ancestor of a process that is one of these programs.
+pub(super) fn nearest<T>(process: u32, program: impl Fn(u32) -> Option<T>) -> Option<T> {
+    ancestors(process).skip(1).find_map(program)
 }
 
 /// A process and its ancestors, the nearest first. Who lost its parent has the nearest subreaper for one, as each `sidestep run` is.
@@ -118,7 +131,7 @@ pub(super) fn options(name: &str) -> Options {
         leaves_unsuited: true,
         reason: None,
     };
-    Options { spin_us: 0, gather_us: 0, mss_clamp: None, verbose: false, share: false, profile }
+    Options { spin_us: 0, gather_us: 0, mss_clamp: None, verbose: false, share: true, profile }
 }
 
 #[cfg(test)]
@@ -161,6 +174,7 @@ mod tests {
         assert_eq!(name_of(&families, parent).as_deref(), Some("outer"));
         assert_eq!(name_of(&families, 1), None);
         families.remove(ClientId(7));
+        assert!(families.own().options.share && !families.unknown().options.share, "as nobody said so of it");
         assert_eq!(name_of(&families, own).as_deref(), Some("outer"));
     }
 }

@@ -21,9 +21,35 @@ impl Broker {
         now: Instant,
     ) -> Outcome {
         let holders = self.holders(client, keys);
+        if holders.is_empty() && self.awaits_returns() {
+            let keys = keys.iter().take(KEYS_MAX).copied().collect();
+            let is_kept = self.questions.ask_early((client, id), keys, ends, now);
+            return is_kept.then_some(None).ok_or(Refusal::NoParent);
+        }
         let question = self.questions.ask((client, id), holders, ends, now);
         self.tell_holder(question.ok_or(Refusal::NoParent)?, now);
         Ok(None)
+    }
+
+    /// Whether programs have queues of a killed broker, and have not come back to this one yet.
+    fn awaits_returns(&self) -> bool {
+        self.ports.iter().any(|port| !self.registry.queues_left(port.link).is_empty())
+    }
+
+    /// Asks what children wanted before their parents were back, if these are by now, or have not come in time.
+    pub(super) fn ask_what_was_early(&mut self, now: Instant) {
+        let keys: Vec<Key> = self.connections.values().map(|connection| connection.key).collect();
+        let due = self.questions.take_early(now, |early| early.keys.iter().any(|key| keys.contains(key)));
+        for early in due {
+            let ((client, id), holders) = (early.asker, self.holders(early.asker.0, &early.keys));
+            match self.questions.ask((client, id), holders, early.ends, now) {
+                Some(question) => self.tell_holder(question, now),
+                None => {
+                    let outcome = self.answer(client, id, Err(Refusal::NoParent), Vec::new());
+                    self.note(client, outcome, now);
+                }
+            }
+        }
     }
 
     /// The clients with these keys. A client that does not read its messages is not asked.

@@ -99,7 +99,9 @@ fn choose<'s>(served: &'s [(Kept, String)], wanted: &[String], any_will_do: bool
 }
 
 fn reach(name: &str) -> Result<OwnedFd, Errno> {
-    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    // Whoever has the name may accept nobody.
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
     connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
     // Anybody can bind an abstract name first.
     if Peer::of(&socket)?.is_root_or_oneself() { Ok(socket) } else { Err(Errno::PERM) }

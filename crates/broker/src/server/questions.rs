@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use clock::{Duration, Instant};
 
+use crate::protocol::Key;
 use crate::registry::ClientId;
 
 /// How long the other may take. It may be computing, and hears of the question when it next calls its library.
@@ -16,6 +17,19 @@ const OPEN_MAX: usize = 64;
 pub(super) struct Questions {
     open: Vec<Question>,
     last_token: u64,
+    early: Vec<Early>,
+}
+
+/// A child asked for a connection before its parent has come back to this broker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Early {
+    /// The child, and its request's number.
+    pub(super) asker: (ClientId, u64),
+    /// Those of its ancestors.
+    pub(super) keys: Vec<Key>,
+    /// Of the connection: ours, and the peer's.
+    pub(super) ends: (SocketAddr, SocketAddr),
+    until: Instant,
 }
 
 /// A child asked for a connection.
@@ -58,6 +72,26 @@ impl Questions {
         Some(question)
     }
 
+    /// Keeps a question until those may be there who can be asked; false if the asker has too many.
+    pub(super) fn ask_early(
+        &mut self,
+        asker: (ClientId, u64),
+        keys: Vec<Key>,
+        ends: (SocketAddr, SocketAddr),
+        now: Instant,
+    ) -> bool {
+        let is_one_too_many = self.early.iter().filter(|early| early.asker.0 == asker.0).count() >= OPEN_MAX;
+        if !is_one_too_many {
+            self.early.push(Early { asker, keys, ends, until: now + PATIENCE });
+        }
+        !is_one_too_many
+    }
+
+    /// The early questions that are due: their time is over, or `is_there` says that somebody can be asked by now.
+    pub(super) fn take_early(&mut self, now: Instant, is_there: impl Fn(&Early) -> bool) -> Vec<Early> {
+        self.early.extract_if(.., |early| early.until <= now || is_there(early)).collect()
+    }
+
     /// The same question to the next client.
     pub(super) fn ask_next(&mut self, question: Question, now: Instant) -> Option<Question> {
         let Question { asker, id, others, local, remote, .. } = question;
@@ -74,13 +108,18 @@ impl Questions {
     /// Removes questions that waited too long, and those to `gone`.
     pub(super) fn expire(&mut self, now: Instant, gone: Option<ClientId>) -> Vec<Question> {
         self.open.retain(|question| Some(question.asker) != gone);
+        self.early.retain(|early| Some(early.asker.0) != gone);
         let is_over = |question: &mut Question| question.until <= now || Some(question.holder) == gone;
         self.open.extract_if(.., is_over).collect()
     }
 
     /// When the first question times out.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.open.iter().map(|question| question.until).min()
+        self.open
+            .iter()
+            .map(|question| question.until)
+            .chain(self.early.iter().map(|early| early.until))
+            .min()
     }
 }
 

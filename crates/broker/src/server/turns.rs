@@ -186,6 +186,7 @@ impl Broker {
         for question in self.questions.expire(now, None) {
             self.ask_on(question, now);
         }
+        self.ask_what_was_early(now);
         let unanswered = self.strays.expire(now);
         self.settle_strays(unanswered, Ok(()), now);
         self.end_what_is_overdue(now);

@@ -26,6 +26,8 @@ use crate::descriptors::internal;
 const PASSED_MAX: usize = 512;
 /// How long a broker has for its first answer before the program goes on without it. It may come later.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(3);
+/// How long after the end of a broker another one that had joined it may need to take its place.
+const SUCCESSION_MAX: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// A client of the broker, with what it was asked and has not answered.
 pub(crate) struct Brokered {
@@ -42,6 +44,8 @@ pub(crate) struct Brokered {
     /// Queues that were granted and are not driven yet.
     granted: Vec<(LinkId, Vec<u16>)>,
     next_request: u64,
+    /// When there was nobody at the broker's name for the first time.
+    missed_since: Option<std::time::Instant>,
 }
 
 /// A question for the way to a peer.
@@ -87,7 +91,14 @@ impl Brokered {
             incidents: std::collections::VecDeque::new(),
             granted: Vec::new(),
             next_request: 0,
+            missed_since: None,
         }
+    }
+
+    /// Whether another broker may be about to take the place of the one that our parent had.
+    fn may_follow(&mut self) -> bool {
+        let since = *self.missed_since.get_or_insert_with(std::time::Instant::now);
+        self.welcome.is_kept && since.elapsed() < SUCCESSION_MAX
     }
 
     /// The broker may answer within that time; else it is asked later whether it has.
@@ -233,6 +244,11 @@ impl Attachment for Brokered {
             Ok(()) => {}
             // Its socket has no room: it may be stopped.
             Err(ClientError::System(error)) if error.raw_os_error() == libc::EAGAIN => {
+                self.line = Line::Idle;
+            }
+            Err(ClientError::System(error))
+                if error.raw_os_error() == libc::ECONNREFUSED && self.may_follow() =>
+            {
                 self.line = Line::Idle;
             }
             Err(_) => {

@@ -94,3 +94,42 @@ fn a_broker_that_others_have_joined_leaves_what_there_is_to_them() {
         assert_eq!(news.contains("closing"), !others, "joined: {others}, news: {news}");
     }
 }
+
+#[test]
+fn children_of_a_program_whose_run_was_killed_are_programs_too() {
+    use super::super::connection::Connection;
+    use super::super::helpers::Theirs;
+    use crate::protocol::Key;
+    if !rustix::process::geteuid().is_root() {
+        return lab::skip("needs the broker's privileges");
+    }
+    let head = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    let mut broker = broker_for(head.id());
+    let connect_to = |broker: &Broker| {
+        let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        connect(&socket, &SocketAddrUnix::new_abstract_name(broker.name().as_bytes()).unwrap()).unwrap();
+        socket
+    };
+    let admitted = |broker: &Broker| {
+        broker
+            .connections
+            .values()
+            .filter(|it| it.pid == std::process::id())
+            .map(|it| it.may_only_join)
+            .collect::<Vec<_>>()
+    };
+    let _stranger = connect_to(&broker);
+    broker.accept(clock::Instant::ZERO);
+    assert_eq!(admitted(&broker), [true], "nobody has started it");
+
+    let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get() as u32;
+    let any = std::fs::File::open("/dev/null").unwrap().into();
+    let socket = Theirs::new(any, 0, &broker.helpers);
+    let mut program = Connection::new(socket, None, (parent, 0), Key([0; 2]), broker.families.own());
+    program.program = Some("a server that forks".to_owned());
+    broker.connections.insert(crate::registry::ClientId(1000), program);
+    let _child = connect_to(&broker);
+    broker.accept(clock::Instant::ZERO);
+    assert_eq!(admitted(&broker), [true, false]);
+    end(head);
+}

@@ -103,6 +103,30 @@ fn who_comes_back_has_its_queue_and_its_claims_by_their_numbers() {
 }
 
 #[test]
+fn a_child_that_asks_before_its_parent_is_back_is_answered_when_it_is() {
+    let maps = Maps::default();
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let (name, mut parent, _) = left_alone(&maps, &listener);
+    let mut next = broker_with(&maps, Some(&name));
+    let mut child = client_of(&mut next, false);
+    let ends = |port| (SocketAddr::from(([192, 0, 2, 1], port)), SocketAddr::from(([192, 0, 2, 2], 4000)));
+    while_it_serves(&mut next, || {
+        let (local, remote) = ends(80);
+        let ticket = child.begin_move_for(&[parent.key], local, remote).unwrap();
+        assert!(child.poll_move_for(&ticket).unwrap().is_none(), "it is not back");
+        await_return(&mut parent);
+        let token = loop {
+            if let Event::News(News::ChildAsks { token, .. }) = next_event(&mut parent) {
+                break token;
+            }
+        };
+        let (_ours, theirs) = UnixStream::pair().unwrap();
+        parent.give_to_child(token, theirs.as_fd()).unwrap();
+        wait_until(|| child.poll_move_for(&ticket).unwrap().is_some());
+    });
+}
+
+#[test]
 fn a_segment_is_nobodys_only_when_all_have_come_back_who_may_have_its_connection() {
     use crate::client::Search;
     let maps = Maps::default();
