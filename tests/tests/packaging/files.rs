@@ -9,7 +9,7 @@ use lab::{Directory, workspace_root};
 use crate::{binaries, install_into, is_root, package, text};
 
 /// Files of the package, of those that matter to others.
-const FILES: [&str; 12] = [
+const FILES: [&str; 13] = [
     "/usr/bin/sidestep",
     "/usr/lib/sidestep/libsidestep_preload.so",
     "/usr/lib/systemd/system/sidestep-dns.service",
