@@ -301,6 +301,10 @@ impl Client {
         socket: SocketKind,
         offered_for: Option<Duration>,
     ) -> Result<OwnedFd, ClientError> {
+        // Another broker may be about to be there: who offers it may try again.
+        if offered_for.is_some() && self.may_be_followed() {
+            return Err(Refusal::TooLate.into());
+        }
         if self.is_left_alone() {
             return Err(Refusal::NotTaken("the broker was killed".to_owned()).into());
         }

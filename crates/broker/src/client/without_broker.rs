@@ -91,6 +91,15 @@ impl Client {
         !matches!(self.line, Line::Connected)
     }
 
+    /// Whether the broker was killed a moment ago, and who had joined it may be about to take its place.
+    pub(super) fn may_be_followed(&self) -> bool {
+        match self.line {
+            Line::Connected => false,
+            Line::Alone { early, .. } => early < EARLY_MAX,
+            Line::Returning { .. } => true,
+        }
+    }
+
     /// Looks whether there is a broker by the name of ours, if it is time to, and says what we had of the last one.
     pub(super) fn look_for_broker(&mut self) -> Result<(), ClientError> {
         let is_time = match self.line {
