@@ -126,7 +126,7 @@ impl Secondary {
         self.ask_at(now);
     }
 
-    /// The same if anybody can have said so. It is followed no sooner than [`INTERVAL_MIN`] after the last look, so that whoever forges notices
+    /// The same if anybody can have said so. It is followed no sooner than a second after the last look, so that whoever forges notices
     /// does not have the primaries asked all the time.
     pub fn on_unsigned_notify(&mut self, now: Instant) {
         self.ask_at(self.asked.map_or(now, |asked| now.max(asked + INTERVAL_MIN)));
