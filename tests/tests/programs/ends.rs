@@ -99,20 +99,22 @@ pub(crate) fn on_the_stack(trial: &Trial, port: u16) -> TcpStream {
 
 /// Waits until a listener is accelerated, as that broker says.
 pub(crate) fn await_accelerated(broker: Pid, listener: &str) {
-    let broker = broker.as_raw_nonzero().to_string();
     let deadline = Instant::now() + PATIENCE;
-    loop {
-        let mut status = Command::new(lab::sidestep_binary());
-        let status = status.args(["status", "--pid", &broker]).output().unwrap();
-        let said = String::from_utf8_lossy(&status.stdout).into_owned();
-        let is_there =
-            |line: &str| line.contains("LISTEN") && line.contains(listener) && line.ends_with(" accelerated");
-        if said.lines().any(is_there) {
-            return;
-        }
+    while let Err(said) = is_accelerated(broker, listener) {
         assert!(Instant::now() < deadline, "{listener}: {said}");
         thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// Whether a listener is accelerated, as that broker says; if not, what it says.
+pub(crate) fn is_accelerated(broker: Pid, listener: &str) -> Result<(), String> {
+    let broker = broker.as_raw_nonzero().to_string();
+    let mut status = Command::new(lab::sidestep_binary());
+    let status = status.args(["status", "--pid", &broker]).output().unwrap();
+    let said = String::from_utf8_lossy(&status.stdout).into_owned();
+    let is_there =
+        |line: &str| line.contains("LISTEN") && line.contains(listener) && line.ends_with(" accelerated");
+    if said.lines().any(is_there) { Ok(()) } else { Err(said) }
 }
 
 /// The process that a line of a script tells behind a label.

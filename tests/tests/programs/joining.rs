@@ -7,7 +7,7 @@ use lab::programs::Network;
 use lab::{Child, SERVER_INTERFACE, Side};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::ends::{ECHO, answers, await_accelerated, number, of_the_kernel, on_the_stack};
+use crate::ends::{ECHO, answers, await_accelerated, is_accelerated, number, of_the_kernel, on_the_stack};
 use crate::trial::{PATIENCE, Trial};
 
 /// Three echoes of as many users, one of them root, on an interface with one queue. Each says the process of its `sidestep run`.
@@ -79,7 +79,8 @@ impl Three {
 
     /// One of these serves all that are left.
     fn await_successor(&self, ports: &[u16]) {
-        let shown = || self.runs.iter().copied().find(|run| serves(*run, ports));
+        let serves = |run: Pid| ports.iter().all(|port| is_accelerated(run, &format!(":{port} ")).is_ok());
+        let shown = || self.runs.iter().copied().find(|run| serves(*run));
         let deadline = std::time::Instant::now() + PATIENCE;
         while shown().is_none() {
             assert!(std::time::Instant::now() < deadline, "nobody has the place of the one that is gone");
@@ -103,19 +104,6 @@ impl Drop for Three {
             let _ = kill_process(pid, Signal::KILL); // Ended this moment: all the better.
         }
     }
-}
-
-/// Whether this `sidestep run` shows the listeners at these ports as accelerated.
-fn serves(run: Pid, ports: &[u16]) -> bool {
-    let mut status = std::process::Command::new(lab::sidestep_binary());
-    let status = status.args(["status", "--pid", &run.as_raw_nonzero().to_string()]).output().unwrap();
-    let said = String::from_utf8_lossy(&status.stdout).into_owned();
-    let is_shown = |port: &u16| {
-        let listener = format!(":{port} ");
-        said.lines()
-            .any(|line| line.contains("LISTEN") && line.contains(&listener) && line.ends_with(" accelerated"))
-    };
-    ports.iter().all(is_shown)
 }
 
 #[test]

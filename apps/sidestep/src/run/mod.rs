@@ -25,14 +25,13 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::logging::LogOptions;
-use crate::status;
 use crate::xdp_mode::XdpMode;
 pub(crate) use executable::is_go;
 use executable::{Executable, NotFound};
 use family::Family;
 use judgement::Judgement;
 pub(crate) use judgement::judge;
-use service::Found;
+use service::{Found, Serving};
 
 /// Where XDP programs stay attached if the broker is killed, if a BPF file system is mounted there, as systemd does.
 const KEPT_IN: &str = "/sys/fs/bpf/sidestep";
@@ -75,8 +74,7 @@ pub(crate) struct Options {
     /// queues then, and can hold up those that are not theirs.
     #[arg(long)]
     zero_copy: bool,
-    /// Let programs share queues with those of other users, and of root, that run with this option, too, where queues are few. Each of them could see and change
-    /// the others' packets.
+    /// Let the program share queues with programs of other users, and of root, that have this option, too. Each of them can see and change the others' packets.
     #[arg(long)]
     share: bool,
     /// Where XDP runs [default: `generic` on a veth with one queue, else `native` where the driver has it]. On a veth `native` has the peer's kernel cut all that it
@@ -161,11 +159,6 @@ fn prepare(options: &Options, program: &Executable) -> Result<Prepared, String> 
     let library = library?;
     let config = config(options, profile);
     let broker = Found::search(&config)?;
-    if matches!(broker, Found::Others(_)) && has_brokers_options(options) {
-        log::warn!(
-            "--group, --zero-copy and --xdp-mode are as the `sidestep run` has them that is there, while it is"
-        );
-    }
     Ok(Prepared { config, broker, library: library.into_os_string() })
 }
 
@@ -205,8 +198,12 @@ fn stay(options: &Options) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The user expects interfaces with a name on the command line to work.
+/// What the user has asked for and does not get.
 fn tell_notes(options: &Options, broker: &Found) {
+    if matches!(broker, Found::Others(_)) && has_brokers_options(options) {
+        log::warn!("--group, --zero-copy and --xdp-mode hold only if this `sidestep run` becomes the broker");
+    }
+    // The user expects interfaces with a name on the command line to work.
     let level = if options.devices.is_empty() { Level::Info } else { Level::Warn };
     broker.notes().iter().for_each(|reason| log::log!(level, "{reason}"));
 }
@@ -217,11 +214,7 @@ fn take_over(options: &Options) -> anyhow::Result<ExitCode> {
     let server = Server::open(config(options, profile))?;
     server.notes().iter().for_each(|reason| log::info!("{reason}"));
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    let serving = server.start()?;
-    let status_socket = status::serve(serving.reporter());
-    if let Err(error) = &status_socket {
-        log::warn!("`sidestep status` will not show these programs: {error}");
-    }
+    let serving = Serving::start(server)?;
     let (over, is_over) = channel();
     let (reporter, also_over) = (serving.reporter(), over.clone());
     // Both threads end with the process at the latest. Whoever comes second is not heard.
@@ -234,7 +227,6 @@ fn take_over(options: &Options) -> anyhow::Result<ExitCode> {
         let _ = over.send(());
     });
     let _ = is_over.recv();
-    drop(status_socket);
     serving.stop();
     Ok(ExitCode::SUCCESS)
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use broker::server::{Config, Handle, Member, OpenError, Server, TakeOver};
+use broker::server::{Config, Handle, Member, OpenError, Reporter, Server, TakeOver};
 
 use crate::status;
 
@@ -159,23 +159,33 @@ fn place_of(name: &str, config: &Config) -> Config {
 }
 
 /// This process is the broker.
-struct Serving {
+pub(super) struct Serving {
     handle: Handle,
     status: Option<status::StatusSocket>,
 }
 
 impl Serving {
-    fn start(server: Server) -> io::Result<Serving> {
+    pub(super) fn start(server: Server) -> io::Result<Serving> {
         let handle = server.start()?;
         // Only `sidestep status` needs it, so programs run without it, too.
         let status = status::serve(handle.reporter())
-            .inspect_err(|error| log::warn!("`sidestep status` will not show this program: {error}"));
+            .inspect_err(|error| log::warn!("`sidestep status` will not show these programs: {error}"));
         Ok(Serving { handle, status: status.ok() })
     }
 
+    /// For who waits until nobody is there.
+    pub(super) fn reporter(&self) -> Reporter {
+        self.handle.reporter()
+    }
+
+    /// Our programs have ended: their connections get some time to move.
     fn end(self) {
+        self.reporter().linger(LINGER_MAX);
+        self.stop();
+    }
+
+    pub(super) fn stop(self) {
         drop(self.status);
-        self.handle.reporter().linger(LINGER_MAX);
         self.handle.stop();
     }
 }

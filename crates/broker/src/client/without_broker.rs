@@ -46,8 +46,7 @@ pub(super) enum Line {
     },
 }
 
-/// How often a new broker is looked for: soon, and some times more often at first, then in this many seconds; after one of another version more
-/// seldom.
+/// How often a new broker is looked for: soon, then often for a second, and then once a second; after one of another version more seldom.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const AFTER_ANOTHER_VERSION: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_millis(1);
@@ -174,7 +173,8 @@ impl Client {
     }
 }
 
-/// A timer that becomes readable after that time, and then as often as it is looked for then.
+/// A timer that becomes readable after that time, and then again and again: every 50 ms if that is [`SOON`], else once a second, or as seldom as
+/// that.
 fn timer(first: Duration) -> Result<OwnedFd, Errno> {
     #[cfg(test)]
     if LACKS_DESCRIPTORS.get() {

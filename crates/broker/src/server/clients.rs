@@ -129,9 +129,10 @@ impl Broker {
         nearest(pid, |ancestor| {
             let mut programs =
                 self.connections.values().filter(|it| it.program.is_some() && it.pid == ancestor);
+            // Filters that a program has set count as its own, whoever started it.
             programs.next().map(|it| Kin {
                 joined: it.joined,
-                head: ancestor,
+                head: std::process::id(),
                 options: Arc::clone(&it.options),
             })
         })

@@ -38,6 +38,9 @@ impl Broker {
 
     /// Asks what children wanted before their parents were back, if these are by now, or have not come in time.
     pub(super) fn ask_what_was_early(&mut self, now: Instant) {
+        if !self.questions.has_early() {
+            return;
+        }
         let keys: Vec<Key> = self.connections.values().map(|connection| connection.key).collect();
         let due = self.questions.take_early(now, |early| early.keys.iter().any(|key| keys.contains(key)));
         for early in due {

@@ -57,10 +57,10 @@ impl Member {
 
     /// Waits until the broker is gone.
     pub fn wait(&self) {
-        while !self.is_over(None) {}
+        self.is_over(None);
     }
 
-    /// Goes. Once the broker knows, it does not leave anything to us any more: if it is still there then.
+    /// Leaves the broker, and waits until it knows: from then on it does not leave its place to us.
     pub fn leave(&self) {
         let _ = shutdown(&self.socket, Shutdown::Write); // It may be gone.
         self.is_over(Some(PATIENCE));
@@ -129,7 +129,8 @@ fn wait_for(socket: &OwnedFd, patience: Option<Duration>) -> bool {
         let timeout = left.and_then(|left| Timespec::try_from(left).ok());
         match poll(&mut [PollFd::new(socket, PollFlags::IN)], timeout.as_ref()) {
             Err(Errno::INTR) => {}
-            ready => return ready.is_ok_and(|ready| ready > 0),
+            // Where the kernel cannot wait, the next call on the socket says what there is.
+            ready => return ready.map_or(true, |ready| ready > 0),
         }
     }
 }

@@ -87,6 +87,11 @@ impl Questions {
         !is_one_too_many
     }
 
+    /// Whether there are early questions.
+    pub(super) fn has_early(&self) -> bool {
+        !self.early.is_empty()
+    }
+
     /// The early questions that are due: their time is over, or `is_there` says that somebody can be asked by now.
     pub(super) fn take_early(&mut self, now: Instant, is_there: impl Fn(&Early) -> bool) -> Vec<Early> {
         self.early.extract_if(.., |early| early.until <= now || is_there(early)).collect()

@@ -3,10 +3,26 @@
 use super::*;
 use crate::protocol::Options;
 
+/// A process of which this one does not descend; it ends with this value.
+struct Head(std::process::Child);
+
+impl Head {
+    fn new() -> Head {
+        Head(std::process::Command::new("sleep").arg("600").spawn().unwrap())
+    }
+}
+
+impl Drop for Head {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A broker of which this process is no program.
-fn anothers() -> (Served, std::process::Child) {
-    let head = std::process::Command::new("sleep").arg("600").spawn().unwrap();
-    (Served::of(1, head.id(), all()), head)
+fn anothers() -> (Served, Head) {
+    let head = Head::new();
+    (Served::of(1, head.0.id(), all()), head)
 }
 
 fn join(version: u32) -> ToBroker {
@@ -24,17 +40,12 @@ fn joined(served: &Served) -> OwnedFd {
     socket
 }
 
-fn end(mut process: std::process::Child) {
-    process.kill().unwrap();
-    process.wait().unwrap();
-}
-
 #[test]
 fn who_joins_brings_its_programs_and_says_how_they_are_to_run_as_long_as_it_is_there() {
     if !rustix::process::geteuid().is_root() {
         return lab::skip("needs the broker's privileges");
     }
-    let (served, head) = anothers();
+    let (served, _head) = anothers();
     assert!(served.try_connect("too early").is_err());
     let member = joined(&served);
     let (client, welcome) = served.try_connect("program").unwrap();
@@ -46,7 +57,6 @@ fn who_joins_brings_its_programs_and_says_how_they_are_to_run_as_long_as_it_is_t
         assert!(Instant::now() < deadline, "it is still joined");
     }
     drop(client);
-    end(head);
 }
 
 #[test]
@@ -54,7 +64,7 @@ fn who_joins_says_nothing_else_and_speaks_the_same_version() {
     if !rustix::process::geteuid().is_root() {
         return lab::skip("needs the broker's privileges");
     }
-    let (served, head) = anothers();
+    let (served, _head) = anothers();
     let member = joined(&served);
     say(&member, &ask(Request::Queues { wanted: true }));
     assert_eq!(hears(&member), "", "its programs ask for queues, and not it");
@@ -64,7 +74,6 @@ fn who_joins_says_nothing_else_and_speaks_the_same_version() {
     let stranger = served.raw();
     say(&stranger, &hello());
     assert_eq!(hears(&stranger), "", "it is nobody's program");
-    end(head);
 }
 
 #[test]
@@ -72,12 +81,11 @@ fn who_has_less_privilege_than_the_broker_does_not_join() {
     if !rustix::process::geteuid().is_root() {
         return lab::skip("needs root to change users");
     }
-    let (served, head) = anothers();
+    let (served, _head) = anothers();
     let socket = as_user(4242, || served.raw());
     let octets = encode(&join(VERSION)).unwrap();
     let _ = send(&socket, &octets, SendFlags::NOSIGNAL); // It may be closed already.
     assert_eq!(hears(&socket), "");
-    end(head);
 }
 
 #[test]
@@ -103,8 +111,8 @@ fn children_of_a_program_whose_run_was_killed_are_programs_too() {
     if !rustix::process::geteuid().is_root() {
         return lab::skip("needs the broker's privileges");
     }
-    let head = std::process::Command::new("sleep").arg("600").spawn().unwrap();
-    let mut broker = broker_for(head.id());
+    let head = Head::new();
+    let mut broker = broker_for(head.0.id());
     let connect_to = |broker: &Broker| {
         let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
         connect(&socket, &SocketAddrUnix::new_abstract_name(broker.name().as_bytes()).unwrap()).unwrap();
@@ -131,5 +139,4 @@ fn children_of_a_program_whose_run_was_killed_are_programs_too() {
     let _child = connect_to(&broker);
     broker.accept(clock::Instant::ZERO);
     assert_eq!(admitted(&broker), [true, false]);
-    end(head);
 }
