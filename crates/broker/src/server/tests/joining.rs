@@ -140,3 +140,32 @@ fn children_of_a_program_whose_run_was_killed_are_programs_too() {
     broker.accept(clock::Instant::ZERO);
     assert_eq!(admitted(&broker), [true, false]);
 }
+
+#[test]
+fn a_program_with_less_privilege_than_the_broker_brings_no_others() {
+    if !rustix::process::geteuid().is_root() {
+        return lab::skip("needs root to change users");
+    }
+    let served = Served::new(1);
+    let socket = as_user(4242, || served.raw());
+    say(&socket, &join(VERSION));
+    let answer = hears(&socket);
+    assert!(answer.contains("may_not_join"), "{answer}");
+}
+
+#[test]
+fn who_comes_back_has_no_leave_to_share_from_another_than_its_own_run() {
+    if !rustix::process::geteuid().is_root() {
+        return lab::skip("needs the broker's privileges");
+    }
+    let head = Head::new();
+    let family = Family { head: head.0.id(), group: None };
+    let mut setup = Setup { is_successor: true, ..setup(1, &Log::default(), family, all()) };
+    setup.options.share = true;
+    let mut broker = Broker::open(setup, clock::Instant::ZERO).unwrap();
+    let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    connect(&socket, &SocketAddrUnix::new_abstract_name(broker.name().as_bytes()).unwrap()).unwrap();
+    broker.accept(clock::Instant::ZERO);
+    let back = broker.connections.values().next().unwrap();
+    assert!(!back.may_only_join && !back.options.share);
+}
