@@ -18,19 +18,24 @@ fn status(running: &Running) -> String {
 
 /// Waits until so many processes have the one queue that there is, and their listeners take what is claimed.
 fn await_sharers(trial: &Trial, running: &Running, count: usize) {
+    await_sharers_of(trial, running, "queue 0", count);
+}
+
+/// The same for all of these queues.
+fn await_sharers_of(trial: &Trial, running: &Running, queues: &str, count: usize) {
     if trial.network == Network::Kernel {
         return; // There is no broker.
     }
     let deadline = Instant::now() + PATIENCE;
     loop {
         let status = status(running);
-        let sharers = status.lines().filter(|line| line.contains(": queue 0 of ")).count();
+        let sharers = status.lines().filter(|line| line.contains(&format!(": {queues} of "))).count();
         let listeners =
             status.lines().filter(|line| line.contains(" LISTEN ") && line.ends_with(" accelerated"));
         if sharers == count && listeners.count() >= count {
             break;
         }
-        assert!(Instant::now() < deadline, "{count} processes are to share the queue\n{status}");
+        assert!(Instant::now() < deadline, "{count} processes are to share {queues}\n{status}");
         thread::sleep(Duration::from_millis(50));
     }
     thread::sleep(SETTLING); // The kernel has what begins until the claims of the last one hold.
@@ -85,6 +90,37 @@ fn two_redis_on_one_queue() {
     await_sharers(&trial, &running, 1);
     trial.load("redis-benchmark, the other was killed", Carrier::Stack, || redis_benchmark(&trial, 6379));
     assert!(trial.end(running).success());
+}
+
+/// A connection comes by either queue: each of the two has a place on both.
+#[test]
+fn two_redis_on_two_queues() {
+    let Some(trial) = Trial::with_queues("two redis on two queues", 2) else { return };
+    let trial = trial.with_options(&["--share"]);
+    let running = trial.start(&two_redis(ORDINARY, ORDINARY));
+    await_sharers_of(&trial, &running, "queues 0 1", 2);
+    for port in [6379, 6380] {
+        let load = format!("redis-benchmark, port {port}");
+        trial.load(&load, Carrier::Stack, || redis_benchmark(&trial, port));
+    }
+    kill_other(&running);
+    assert!(trial.end(running).success());
+}
+
+/// The web server behind them answers by either queue: with a place on both, each worker has its connections to it on the stack.
+#[test]
+fn workers_of_a_proxy_share_the_queues_that_their_connections_need() {
+    let Some(trial) = Trial::with_queues("nginx, 2 workers, a proxy", 2) else { return };
+    let trial = trial.with_options(&["--share"]);
+    let _web = trial.start_peer(&Nginx::with_workers(1).program());
+    let proxy = trial.start(&Nginx::with_workers(2).in_front_of_a_peer());
+    let exchange = || Exchange::hello(server(80), 16, true).run(LOAD).into();
+    if trial.network != Network::Kernel {
+        trial.inside(|| Exchange::hello(server(80), 16, false).run(LOAD));
+        await_sharers_of(&trial, &proxy, "queues 0 1", 2);
+    }
+    trial.load("16 clients, kept connections", Carrier::Stack, || trial.inside(exchange));
+    assert!(trial.end(proxy).success());
 }
 
 fn serve(trial: &Trial, load: &str, keeps: bool) {

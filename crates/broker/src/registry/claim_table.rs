@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use steering::Transport;
 
-use super::{Claim, ClaimKey};
+use super::{Claim, ClaimKey, ClientId, Shadow};
 
 /// See the module's page.
 #[derive(Debug, Default)]
@@ -82,6 +82,15 @@ impl ClaimTable {
     ) -> impl DoubleEndedIterator<Item = (ClaimKey, &Claim)> + '_ {
         let ids = self.by_port.get(&(transport, port));
         ids.into_iter().flatten().filter_map(|id| Some((*id, self.claims.get(id)?)))
+    }
+
+    /// Whether one of these clients has claimed what comes to such a socket, too.
+    pub(super) fn is_claimed_alike(&self, shadow: &Shadow, clients: &BTreeSet<ClientId>) -> bool {
+        let is_alike = |it: &Claim| !it.draining && it.shadow.bound == shadow.bound;
+        let mut others = self.at(shadow.transport, shadow.bound.port);
+        others.any(|(_, it)| {
+            clients.contains(&it.client) && is_alike(it) && it.shadow.purpose == shadow.purpose
+        })
     }
 
     /// Whether there is any of this kind.

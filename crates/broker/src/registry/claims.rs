@@ -83,6 +83,9 @@ impl Registry {
             let links: Vec<LinkNumber> = self.interfaces.keys().copied().collect();
             links.into_iter().for_each(|link| self.place(likeness, link));
         }
+        if changes && shadow.purpose != Purpose::Outgoing {
+            self.interfaces.values_mut().for_each(|interface| interface.queues.on_claimed(client));
+        }
         Ok(())
     }
 

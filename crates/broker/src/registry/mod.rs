@@ -48,6 +48,7 @@ use claim_table::ClaimTable;
 use claims::{Alike, Likeness};
 use interface::{Interface, Key};
 use ports::PortTable;
+use queues::Needs;
 
 /// Number of a client: a process that is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -140,6 +141,9 @@ pub struct Shadow {
     /// Whether the kernel may have connections from the same address and port: the socket was bound so that it shares them.
     pub shares_port: bool,
 }
+
+/// A client with more claims than this is taken to have some that nobody else has.
+const COMPARED_MAX: usize = 64;
 
 #[derive(Debug)]
 struct Claim {
@@ -254,6 +258,7 @@ impl Registry {
         if claims.all(|claim| claim.shadow.purpose == Purpose::Outgoing) {
             self.interfaces.values_mut().for_each(|interface| interface.queues.settle(client, now));
         }
+        self.interfaces.values_mut().for_each(|interface| interface.queues.on_connecting(client));
     }
 
     /// A client serves queues that were lent to it.
@@ -463,12 +468,21 @@ impl Registry {
 
     fn deal(&mut self, now: Instant) {
         let (clients, claims) = (&self.clients, &self.claims);
-        let listens = |client: ClientId, listeners: &BTreeSet<u64>| {
-            let own = clients.get(&client).into_iter().flatten().filter_map(|id| claims.get(*id));
-            own.into_iter().any(|claim| !claim.draining && claim.is_listener_of(listeners))
+        let own = |client: ClientId| {
+            let ids = clients.get(&client).into_iter().flatten();
+            ids.filter_map(|id| claims.get(*id)).filter(|claim| !claim.draining)
         };
+        let listens = |client: ClientId, listeners: &BTreeSet<u64>| {
+            own(client).any(|claim| claim.is_listener_of(listeners))
+        };
+        let misses = |client: ClientId, others: &BTreeSet<ClientId>| {
+            let has_it = |claim: &Claim| claims.is_claimed_alike(&claim.shadow, others);
+            let received = own(client).filter(|claim| claim.shadow.purpose != Purpose::Outgoing);
+            received.enumerate().any(|(at, claim)| at >= COMPARED_MAX || !has_it(claim))
+        };
+        let needs = Needs { listens: &listens, misses: &misses };
         for (&link, interface) in &mut self.interfaces {
-            for (client, queues) in interface.queues.deal(&listens, now) {
+            for (client, queues) in interface.queues.deal(&needs, now) {
                 // Each shared one has memory of its own.
                 let (shared, alone): (Vec<u16>, Vec<u16>) =
                     queues.into_iter().partition(|queue| interface.queues.shared_queue(*queue).is_some());

@@ -37,8 +37,20 @@ pub(super) struct QueueTable {
     anew: BTreeSet<u16>,
     /// The clients that want queues, in the order in which they asked.
     attached: Vec<ClientId>,
+    /// Clients that make connections: the answers may come by any queue.
+    connecting: BTreeSet<ClientId>,
+    /// Clients that may need more of the queues that others have than they needed before.
+    unsure: BTreeSet<ClientId>,
     /// Before this time, no client gets more than one.
     settled_at: Instant,
+}
+
+/// What tells who needs a queue.
+pub(super) struct Needs<'a> {
+    /// Whether a client has one of these listeners.
+    pub(super) listens: &'a dyn Fn(ClientId, &BTreeSet<u64>) -> bool,
+    /// Whether a client has claimed what none of these others has: if it comes by their queue, nobody receives it.
+    pub(super) misses: &'a dyn Fn(ClientId, &BTreeSet<ClientId>) -> bool,
 }
 
 impl Default for QueueTable {
@@ -54,6 +66,8 @@ impl Default for QueueTable {
             blocked: BTreeMap::new(),
             anew: BTreeSet::new(),
             attached: Vec::new(),
+            connecting: BTreeSet::new(),
+            unsure: BTreeSet::new(),
             settled_at: Instant::ZERO,
         }
     }
@@ -63,11 +77,30 @@ impl QueueTable {
     /// The interface has this many queues now.
     pub(super) fn set_count(&mut self, count: u16) {
         self.count = count;
+        self.doubt();
     }
 
     /// So many processes can have each queue from now on. Those that have one keep it.
     pub(super) fn set_places(&mut self, places: u16) {
         self.places = places.max(1);
+        self.doubt();
+    }
+
+    /// `client` has claimed something new.
+    pub(super) fn on_claimed(&mut self, client: ClientId) {
+        self.unsure.insert(client);
+    }
+
+    /// `client` makes a connection.
+    pub(super) fn on_connecting(&mut self, client: ClientId) {
+        if self.connecting.insert(client) {
+            self.unsure.insert(client);
+        }
+    }
+
+    /// Everybody may need more than before.
+    fn doubt(&mut self) {
+        self.unsure.extend(self.owners.values());
     }
 
     /// With whom a client may share a queue: with nobody unless this is said.
@@ -98,6 +131,7 @@ impl QueueTable {
     fn give(&mut self, number: u16, client: ClientId) {
         self.queues.insert(number, self.queue_of(number));
         self.owners.insert(number, client);
+        self.unsure.insert(client);
     }
 
     /// Numbers without an owner are what the interface's queues make them.
@@ -194,6 +228,7 @@ impl QueueTable {
     /// `client`, which had these listeners, wants no more queues; returns what was its own.
     pub(super) fn detach(&mut self, client: ClientId, listeners: &BTreeSet<u64>, now: Instant) -> Vec<u16> {
         self.attached.retain(|other| *other != client);
+        self.connecting.remove(&client);
         let released: Vec<u16> = self.owned(client).collect();
         self.owners.retain(|queue, _| !released.contains(queue));
         self.forget_queues();
@@ -202,6 +237,7 @@ impl QueueTable {
         self.bequeathed.extend(released.iter().map(|queue| (*queue, listeners.clone())));
         if !released.is_empty() {
             self.settled_at = self.settled_at.max(now + SUCCESSION);
+            self.doubt();
         }
         released
     }
@@ -246,47 +282,87 @@ impl QueueTable {
 
     /// Deals out again what is to be opened anew, to its owners; and what is free: to each client without a queue one, in the order in
     /// which they asked, but first to who listens where the queue's last owner did; once that has settled, the rest to those who have
-    /// the fewest. Who has none then shares one, if it may. `listens` says whether a client has one of these listeners.
-    pub(super) fn deal(
-        &mut self,
-        listens: &dyn Fn(ClientId, &BTreeSet<u64>) -> bool,
-        now: Instant,
-    ) -> Vec<(ClientId, Vec<u16>)> {
+    /// the fewest. Who has none then shares one, if it may, and who needs others shares those.
+    pub(super) fn deal(&mut self, needs: &Needs<'_>, now: Instant) -> Vec<(ClientId, Vec<u16>)> {
+        let blocked = self.blocked.len();
         self.blocked.retain(|_, until| *until > now);
-        let mut dealt: BTreeMap<ClientId, Vec<u16>> = BTreeMap::new();
-        let anew = std::mem::take(&mut self.anew).into_iter();
-        let (due, waits): (Vec<u16>, Vec<u16>) = anew.partition(|queue| !self.blocked.contains_key(queue));
-        let owned = due.into_iter().filter_map(|queue| Some((*self.owners.get(&queue)?, queue)));
-        owned.for_each(|(owner, queue)| dealt.entry(owner).or_default().push(queue));
-        self.anew.extend(waits);
+        if self.blocked.len() < blocked {
+            self.doubt();
+        }
+        let mut dealt = self.due_anew();
         for queue in self.free() {
             let successor = self
                 .bequeathed
                 .get(&queue)
-                .and_then(|listeners| self.without_queue().find(|client| listens(*client, listeners)))
+                .and_then(|listeners| self.without_queue().find(|client| (needs.listens)(*client, listeners)))
                 .filter(|client| self.may_join(*client, queue));
             let Some(client) = successor.or_else(|| self.next_owner(queue, now)) else { continue };
             self.give(queue, client);
-            dealt.entry(client).or_default().push(queue);
+            dealt.push((client, queue));
         }
         for client in self.without_queue().collect::<Vec<_>>() {
             let Some(number) = self.place_beside_others(client) else { continue };
             self.give(number, client);
-            dealt.entry(client).or_default().push(number);
+            dealt.push((client, number));
         }
-        dealt.into_iter().collect()
+        if now >= self.settled_at {
+            dealt.extend(self.deal_needed(needs));
+        }
+        let mut lots: BTreeMap<ClientId, Vec<u16>> = BTreeMap::new();
+        dealt.into_iter().for_each(|(client, number)| lots.entry(client).or_default().push(number));
+        lots.into_iter().collect()
+    }
+
+    /// What is to be lent to its owner again, and can be by now.
+    fn due_anew(&mut self) -> Vec<(ClientId, u16)> {
+        let anew = std::mem::take(&mut self.anew).into_iter();
+        let (due, waits): (Vec<u16>, Vec<u16>) = anew.partition(|queue| !self.blocked.contains_key(queue));
+        self.anew.extend(waits);
+        due.into_iter().filter_map(|queue| Some((*self.owners.get(&queue)?, queue))).collect()
+    }
+
+    /// Places on the queues that a client needs besides its own. Half of the places of each are kept for those who have no queue.
+    fn deal_needed(&mut self, needs: &Needs<'_>) -> Vec<(ClientId, u16)> {
+        let mut dealt = Vec::new();
+        for client in std::mem::take(&mut self.unsure) {
+            for (number, others) in self.more_for(client) {
+                if self.connecting.contains(&client) || (needs.misses)(client, &others) {
+                    self.give(number, client);
+                    dealt.push((client, number));
+                }
+            }
+        }
+        self.unsure.clear(); // What somebody was given is what he needs.
+        dealt
+    }
+
+    /// By which number a client that has a queue can share each other one, and with whom.
+    fn more_for(&self, client: ClientId) -> Vec<(u16, BTreeSet<ClientId>)> {
+        let has_one = self.owned(client).next().is_some();
+        let queues = (0..self.count.min(QUEUES_MAX)).filter(|queue| has_one && self.may_get(client, *queue));
+        let shared = queues.filter_map(|queue| {
+            let others: BTreeSet<ClientId> = self.owners_of(queue).collect();
+            let has_room = !others.is_empty() && others.len() < usize::from(self.places / 2);
+            Some((has_room.then(|| self.free_number(queue))??, others))
+        });
+        shared.collect()
     }
 
     /// The number by which a client can share a queue: that of the fewest.
     fn place_beside_others(&self, client: ClientId) -> Option<u16> {
-        let is_free = |number: &u16| !self.owners.contains_key(number) && !self.blocked.contains_key(number);
         let places = (0..self.count.min(QUEUES_MAX)).filter_map(|queue| {
             let others = self.owners_of(queue).count();
             let may_join = others > 0 && self.may_join(client, queue);
-            let number = may_join.then(|| self.other_numbers(queue).find(is_free))??;
+            let number = may_join.then(|| self.free_number(queue))??;
             Some((others, number))
         });
         places.min_by_key(|(others, _)| *others).map(|(_, number)| number)
+    }
+
+    /// A number of a queue besides its own that nobody has.
+    fn free_number(&self, queue: u16) -> Option<u16> {
+        let is_free = |number: &u16| !self.owners.contains_key(number) && !self.blocked.contains_key(number);
+        self.other_numbers(queue).find(is_free)
     }
 
     fn free(&self) -> Vec<u16> {
@@ -338,7 +414,8 @@ impl QueueTable {
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let unblocked = self.blocked.values().min().copied();
         let waits = self.free().iter().any(|queue| self.attached.iter().any(|it| self.may_get(*it, *queue)));
-        let settled = waits.then_some(self.settled_at);
+        let are_unsure = self.unsure.iter().any(|client| !self.more_for(*client).is_empty());
+        let settled = (waits || are_unsure).then_some(self.settled_at);
         unblocked.into_iter().chain(settled).min()
     }
 }
@@ -360,10 +437,8 @@ mod tests {
         Instant::from_nanos(millis * 1_000_000)
     }
 
-    /// No client listens.
-    fn nowhere(_: ClientId, _: &BTreeSet<u64>) -> bool {
-        false
-    }
+    /// No client has claimed anything.
+    const NOTHING: Needs<'static> = Needs { listens: &|_, _| false, misses: &|_, _| false };
 
     fn table(count: u16) -> QueueTable {
         let mut table = QueueTable::default();
@@ -375,10 +450,10 @@ mod tests {
     fn the_first_gets_one_at_once_and_the_rest_when_nobody_else_asked() {
         let mut table = table(3);
         table.attach(A, at(0));
-        assert_eq!(table.deal(&nowhere, at(0)), [(A, vec![0])]);
-        assert_eq!(table.deal(&nowhere, at(99)), []);
+        assert_eq!(table.deal(&NOTHING, at(0)), [(A, vec![0])]);
+        assert_eq!(table.deal(&NOTHING, at(99)), []);
         assert_eq!(table.poll_timeout(), Some(at(100)));
-        assert_eq!(table.deal(&nowhere, at(100)), [(A, vec![1, 2])]);
+        assert_eq!(table.deal(&NOTHING, at(100)), [(A, vec![1, 2])]);
         assert_eq!(table.poll_timeout(), None);
         assert!(table.is_whole(A));
     }
@@ -387,11 +462,11 @@ mod tests {
     fn workers_share_evenly() {
         let mut table = table(5);
         table.attach(A, at(0));
-        assert_eq!(table.deal(&nowhere, at(0)), [(A, vec![0])]);
+        assert_eq!(table.deal(&NOTHING, at(0)), [(A, vec![0])]);
         table.attach(B, at(50));
-        assert_eq!(table.deal(&nowhere, at(50)), [(B, vec![1])]);
-        assert_eq!(table.deal(&nowhere, at(149)), []);
-        assert_eq!(table.deal(&nowhere, at(150)), [(A, vec![2, 4]), (B, vec![3])]);
+        assert_eq!(table.deal(&NOTHING, at(50)), [(B, vec![1])]);
+        assert_eq!(table.deal(&NOTHING, at(149)), []);
+        assert_eq!(table.deal(&NOTHING, at(150)), [(A, vec![2, 4]), (B, vec![3])]);
     }
 
     #[test]
@@ -399,24 +474,27 @@ mod tests {
         let mut table = table(1);
         table.attach(A, at(0));
         table.attach(B, at(0));
-        assert_eq!(table.deal(&nowhere, at(0)), [(A, vec![0])]);
-        assert_eq!(table.deal(&nowhere, at(500)), []);
+        assert_eq!(table.deal(&NOTHING, at(0)), [(A, vec![0])]);
+        assert_eq!(table.deal(&NOTHING, at(500)), []);
         assert_eq!(table.detach(A, &BTreeSet::new(), at(600)), [0]);
-        assert_eq!(table.deal(&nowhere, at(600)), [(B, vec![0])]);
+        assert_eq!(table.deal(&NOTHING, at(600)), [(B, vec![0])]);
     }
 
     #[test]
     fn who_listens_where_the_last_owner_did_goes_before_those_who_asked_earlier() {
         let mut table = table(1);
-        let listens = |client, listeners: &BTreeSet<u64>| client == C && listeners.contains(&7);
+        let needs = Needs {
+            listens: &|client, listeners: &BTreeSet<u64>| client == C && listeners.contains(&7),
+            ..NOTHING
+        };
         [A, B, C].into_iter().for_each(|client| table.attach(client, at(0)));
-        assert_eq!(table.deal(&listens, at(0)), [(A, vec![0])]);
+        assert_eq!(table.deal(&needs, at(0)), [(A, vec![0])]);
         table.detach(A, &BTreeSet::from([7]), at(10));
-        assert_eq!(table.deal(&listens, at(10)), [(C, vec![0])]);
+        assert_eq!(table.deal(&needs, at(10)), [(C, vec![0])]);
         table.block(&[0], at(15));
-        assert_eq!(table.deal(&listens, at(15)), [(C, vec![0])], "its last socket was not gone yet");
+        assert_eq!(table.deal(&needs, at(15)), [(C, vec![0])], "its last socket was not gone yet");
         table.detach(C, &BTreeSet::from([8]), at(20));
-        assert_eq!(table.deal(&listens, at(20)), [(B, vec![0])], "nobody has that one");
+        assert_eq!(table.deal(&needs, at(20)), [(B, vec![0])], "nobody has that one");
     }
 
     #[test]
@@ -424,47 +502,47 @@ mod tests {
         let mut table = table(2);
         table.attach(A, at(0));
         table.attach(B, at(0));
-        table.deal(&nowhere, at(0));
+        table.deal(&NOTHING, at(0));
         table.detach(A, &BTreeSet::new(), at(1000));
-        assert_eq!(table.deal(&nowhere, at(1999)), []);
+        assert_eq!(table.deal(&NOTHING, at(1999)), []);
         let mut succeeded = table;
         assert_eq!(succeeded.poll_timeout(), Some(at(2000)));
         succeeded.attach(C, at(1999));
-        assert_eq!(succeeded.deal(&nowhere, at(1999)), [(C, vec![0])]);
+        assert_eq!(succeeded.deal(&NOTHING, at(1999)), [(C, vec![0])]);
     }
 
     #[test]
     fn a_blocked_queue_is_tried_again() {
         let mut table = table(1);
         table.attach(A, at(0));
-        table.deal(&nowhere, at(0));
+        table.deal(&NOTHING, at(0));
         table.block(&[0], at(50));
-        assert_eq!(table.deal(&nowhere, at(49)), []);
+        assert_eq!(table.deal(&NOTHING, at(49)), []);
         assert_eq!(table.poll_timeout(), Some(at(50)));
-        assert_eq!(table.deal(&nowhere, at(50)), [(A, vec![0])]);
+        assert_eq!(table.deal(&NOTHING, at(50)), [(A, vec![0])]);
     }
 
     #[test]
     fn what_is_opened_anew_goes_to_who_has_it_as_soon_as_it_can_be_lent() {
         let mut table = table(3);
         [A, B].into_iter().for_each(|client| table.attach(client, at(0)));
-        assert_eq!(table.deal(&nowhere, at(100)), [(A, vec![0, 2]), (B, vec![1])]);
+        assert_eq!(table.deal(&NOTHING, at(100)), [(A, vec![0, 2]), (B, vec![1])]);
         table.on_ready(A, &[0, 2]);
         table.on_ready(B, &[1]);
         table.detach(A, &BTreeSet::new(), at(200));
         table.attach(C, at(200));
-        assert_eq!(table.deal(&nowhere, at(200)), [(C, vec![0])]);
+        assert_eq!(table.deal(&NOTHING, at(200)), [(C, vec![0])]);
         table.on_ready(C, &[0]);
         assert_eq!(table.reopen(), BTreeMap::from([(B, vec![1]), (C, vec![0])]));
-        assert_eq!(table.deal(&nowhere, at(300)), [(B, vec![1]), (C, vec![0])]);
+        assert_eq!(table.deal(&NOTHING, at(300)), [(B, vec![1]), (C, vec![0])]);
         table.block(&[1], at(320));
         assert!(table.served_by(B).contains(1));
-        assert_eq!(table.deal(&nowhere, at(319)), []);
+        assert_eq!(table.deal(&NOTHING, at(319)), []);
         assert_eq!(table.poll_timeout(), Some(at(320)));
-        assert_eq!(table.deal(&nowhere, at(320)), [(B, vec![1])]);
+        assert_eq!(table.deal(&NOTHING, at(320)), [(B, vec![1])]);
         table.reopen();
         table.detach(B, &BTreeSet::new(), at(400));
-        assert_eq!(table.deal(&nowhere, at(400)), [(C, vec![0])], "who has gone gets nothing");
+        assert_eq!(table.deal(&NOTHING, at(400)), [(C, vec![0])], "who has gone gets nothing");
     }
 
     /// A table of so many queues that eight processes of one user can share each.
@@ -483,38 +561,95 @@ mod tests {
     fn who_finds_no_queue_free_shares_one_at_once() {
         let mut table = shareable(1);
         [A, B, C].into_iter().for_each(|client| table.attach(client, at(0)));
-        assert_eq!(table.deal(&nowhere, at(0)), [(A, vec![0]), (B, vec![63]), (C, vec![62])]);
+        assert_eq!(table.deal(&NOTHING, at(0)), [(A, vec![0]), (B, vec![63]), (C, vec![62])]);
         assert_eq!([0, 63, 62].map(|number| table.shared_queue(number)), [Some(0); 3]);
         assert!([A, B, C].into_iter().all(|client| table.is_whole(client)), "each gets all that is its own");
         assert_eq!((table.taken(), table.poll_timeout()), (1, None));
         table.detach(B, &BTreeSet::new(), at(1));
         table.attach(B, at(2));
-        assert_eq!(table.deal(&nowhere, at(2)), [(B, vec![63])]);
+        assert_eq!(table.deal(&NOTHING, at(2)), [(B, vec![63])]);
     }
 
     #[test]
-    fn sharers_spread_over_the_queues_and_nobody_who_has_one_gets_a_second_beside_others() {
+    fn sharers_spread_over_the_queues_and_get_no_more_than_they_need() {
         let mut table = shareable(2);
         let clients: Vec<ClientId> = (1..=5).map(ClientId).collect();
         clients.iter().for_each(|client| table.attach(*client, at(0)));
         let dealt: Vec<Vec<u16>> =
-            table.deal(&nowhere, at(0)).into_iter().map(|(_, numbers)| numbers).collect();
+            table.deal(&NOTHING, at(0)).into_iter().map(|(_, numbers)| numbers).collect();
         assert_eq!(dealt, [[0], [1], [63], [62], [61]]);
         assert_eq!([63, 62, 61].map(|number| table.queue_of(number)), [0, 1, 0]);
-        assert!(!table.is_whole(A), "its connections may get answers by the other queue");
-        assert_eq!(table.deal(&nowhere, at(1000)), []);
+        assert!(!table.is_whole(A), "nobody needs another");
+        assert_eq!(table.deal(&NOTHING, at(1000)), []);
+    }
+
+    #[test]
+    fn who_has_claimed_what_others_have_not_gets_a_place_on_each_queue() {
+        let mut table = shareable(2);
+        let misses_all = Needs { misses: &|client, _| client == A, ..NOTHING };
+        [A, B].into_iter().for_each(|client| table.attach(client, at(0)));
+        assert_eq!(table.deal(&misses_all, at(0)), [(A, vec![0]), (B, vec![1])]);
+        assert_eq!(table.poll_timeout(), Some(at(100)), "others may be about to claim the same");
+        assert_eq!(table.deal(&misses_all, at(100)), [(A, vec![62])]);
+        assert_eq!((table.queue_of(62), table.is_whole(A), table.is_whole(B)), (1, true, false));
+        assert_eq!(table.poll_timeout(), None);
+        let both = Needs { misses: &|_, _| true, ..NOTHING };
+        assert_eq!(table.deal(&both, at(200)), [], "nobody has claimed anything since");
+        table.on_claimed(B);
+        assert_eq!(table.deal(&both, at(200)), [(B, vec![63])]);
+    }
+
+    #[test]
+    fn who_connects_gets_a_place_on_each_queue() {
+        let mut table = shareable(3);
+        [A, B].into_iter().for_each(|client| table.attach(client, at(0)));
+        table.deal(&NOTHING, at(0));
+        assert_eq!(table.deal(&NOTHING, at(100)), [(A, vec![2])]);
+        table.on_connecting(B);
+        assert_eq!(table.deal(&NOTHING, at(101)), [(B, vec![63, 61])]);
+        assert!(table.is_whole(B) && !table.is_whole(A));
+        table.detach(A, &BTreeSet::new(), at(200));
+        assert_eq!(table.deal(&NOTHING, at(1200)), [], "it has them all");
+    }
+
+    #[test]
+    fn half_of_the_places_are_kept_for_those_who_have_none() {
+        let mut table = shareable(2);
+        let both = Needs { misses: &|_, _| true, ..NOTHING };
+        (1..=6).for_each(|client| table.attach(ClientId(client), at(0)));
+        let owners = |table: &QueueTable| [0, 1].map(|queue| table.owners_of(queue).count());
+        table.deal(&both, at(0));
+        assert_eq!(owners(&table), [3, 3]);
+        table.deal(&both, at(100));
+        assert_eq!(owners(&table), [4, 4]);
+        (7..=9).for_each(|client| table.attach(ClientId(client), at(200)));
+        table.deal(&both, at(200));
+        assert_eq!(owners(&table), [6, 5]);
+    }
+
+    #[test]
+    fn who_needs_a_queue_that_cannot_be_lent_gets_it_later() {
+        let mut table = shareable(2);
+        let both = Needs { misses: &|client, _| client == B, ..NOTHING };
+        [A, B].into_iter().for_each(|client| table.attach(client, at(0)));
+        table.deal(&both, at(0));
+        assert_eq!(table.deal(&both, at(100)), [(B, vec![63])]);
+        table.block(&[63], at(120));
+        assert_eq!(table.deal(&both, at(110)), []);
+        assert_eq!(table.poll_timeout(), Some(at(120)));
+        assert_eq!(table.deal(&both, at(120)), [(B, vec![63])]);
     }
 
     #[test]
     fn there_are_so_many_places_and_then_who_comes_waits() {
         let mut table = shareable(1);
         (1..=9).for_each(|client| table.attach(ClientId(client), at(0)));
-        let dealt = table.deal(&nowhere, at(0));
+        let dealt = table.deal(&NOTHING, at(0));
         assert_eq!(dealt.len(), 8);
-        assert_eq!(table.deal(&nowhere, at(1000)), []);
+        assert_eq!(table.deal(&NOTHING, at(1000)), []);
         assert_eq!(table.poll_timeout(), None);
         table.detach(ClientId(3), &BTreeSet::new(), at(1001));
-        assert_eq!(table.deal(&nowhere, at(1001)), [(ClientId(9), vec![62])]);
+        assert_eq!(table.deal(&NOTHING, at(1001)), [(ClientId(9), vec![62])]);
     }
 
     #[test]
@@ -522,13 +657,13 @@ mod tests {
         let mut table = shareable(1);
         table.set_identity(B, identity(1000));
         [A, B, C].into_iter().for_each(|client| table.attach(client, at(0)));
-        assert_eq!(table.deal(&nowhere, at(0)), [(A, vec![0]), (C, vec![63])]);
+        assert_eq!(table.deal(&NOTHING, at(0)), [(A, vec![0]), (C, vec![63])]);
         assert!(table.is_kept_apart(B) && !table.is_kept_apart(C));
         table.detach(A, &BTreeSet::new(), at(1));
-        assert_eq!(table.deal(&nowhere, at(5000)), [], "it has the queue already");
+        assert_eq!(table.deal(&NOTHING, at(5000)), [], "it has the queue already");
         assert_eq!(table.poll_timeout(), None);
         table.detach(C, &BTreeSet::new(), at(6000));
-        assert_eq!(table.deal(&nowhere, at(6000)), [(B, vec![0])]);
+        assert_eq!(table.deal(&NOTHING, at(6000)), [(B, vec![0])]);
     }
 
     #[test]
@@ -536,12 +671,12 @@ mod tests {
         let mut table = shareable(1);
         [A, B].into_iter().for_each(|client| table.set_identity(client, None));
         [A, B, C].into_iter().for_each(|client| table.attach(client, at(0)));
-        assert_eq!(table.deal(&nowhere, at(0)), [(A, vec![0])]);
+        assert_eq!(table.deal(&NOTHING, at(0)), [(A, vec![0])]);
         assert!(table.is_kept_apart(B) && table.is_kept_apart(C));
         table.detach(A, &BTreeSet::new(), at(1));
         table.set_identity(B, identity(0));
         assert_eq!(
-            table.deal(&nowhere, at(1)),
+            table.deal(&NOTHING, at(1)),
             [(B, vec![0]), (C, vec![63])],
             "it is an ordinary user's by now"
         );
@@ -551,7 +686,7 @@ mod tests {
     fn numbers_stay_those_of_their_queues_when_the_interface_has_others() {
         let mut table = shareable(1);
         [A, B, C].into_iter().for_each(|client| table.attach(client, at(0)));
-        table.deal(&nowhere, at(0));
+        table.deal(&NOTHING, at(0));
         table.set_count(2);
         assert_eq!([0, 63, 62].map(|number| table.queue_of(number)), [0; 3]);
         assert!(![A, B, C].into_iter().any(|client| table.is_whole(client)), "nobody has queue 1");
@@ -564,7 +699,7 @@ mod tests {
         assert_eq!(table.queue_of(62), 1, "it is nobody's");
         let mut fewer = shareable(2);
         [A, B].into_iter().for_each(|client| fewer.attach(client, at(0)));
-        fewer.deal(&nowhere, at(0));
+        fewer.deal(&NOTHING, at(0));
         fewer.set_count(1);
         assert_eq!(fewer.queue_of(1), 1);
     }
@@ -573,21 +708,21 @@ mod tests {
     fn a_queue_that_cannot_be_lent_is_not_tried_by_its_other_numbers() {
         let mut table = shareable(1);
         table.attach(A, at(0));
-        table.deal(&nowhere, at(0));
+        table.deal(&NOTHING, at(0));
         table.block(&[0], at(20));
         table.attach(B, at(1));
-        assert_eq!(table.deal(&nowhere, at(1)), []);
-        assert_eq!(table.deal(&nowhere, at(20)), [(A, vec![0]), (B, vec![63])]);
+        assert_eq!(table.deal(&NOTHING, at(1)), []);
+        assert_eq!(table.deal(&NOTHING, at(20)), [(A, vec![0]), (B, vec![63])]);
         table.block(&[63], at(40));
-        assert_eq!(table.deal(&nowhere, at(21)), [(B, vec![62])], "its last process is not gone yet");
+        assert_eq!(table.deal(&NOTHING, at(21)), [(B, vec![62])], "its last process is not gone yet");
     }
 
     #[test]
     fn queues_that_have_no_bit_are_nobodys() {
         let mut table = table(QUEUES_MAX + 1);
         table.attach(A, at(0));
-        table.deal(&nowhere, at(0));
-        assert_eq!(table.deal(&nowhere, at(100)).first().map(|(_, queues)| queues.len()), Some(63));
+        table.deal(&NOTHING, at(0));
+        assert_eq!(table.deal(&NOTHING, at(100)).first().map(|(_, queues)| queues.len()), Some(63));
         assert!(!table.is_whole(A), "something arrives where nobody can be");
     }
 }

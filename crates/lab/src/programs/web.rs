@@ -24,16 +24,28 @@ impl Nginx {
 
     /// With this text at `/`.
     pub fn saying(self, greeting: &str) -> Program {
+        self.serving("", &format!("return 200 \"{greeting}\\n\";"))
+    }
+
+    /// A proxy: what it has at `/` is from the web server on port 80 of the other side, by connections that it keeps.
+    pub fn in_front_of_a_peer(self) -> Program {
+        let kept = "  upstream peer { server {peer}:80; keepalive 16; }\n";
+        let pass = "proxy_pass http://peer; proxy_http_version 1.1; proxy_set_header Connection \"\";";
+        self.serving(kept, pass)
+    }
+
+    /// With these lines for all of HTTP, and these for what is at `/`.
+    fn serving(self, http: &str, root: &str) -> Program {
         let place = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .map(|kind| format!("  {kind}_temp_path {{dir}}/{kind};\n"))
             .concat();
         let reuseport = if self.reuseport { " reuseport" } else { "" };
         let config = format!(
             "worker_processes {};\ndaemon {};\npid {{dir}}/pid;\nerror_log {{dir}}/error.log notice;\n\
-             worker_rlimit_nofile 20000;\nevents {{ worker_connections 16384; }}\nhttp {{\n{place}  access_log off;\n  sendfile on;\n  \
+             worker_rlimit_nofile 20000;\nevents {{ worker_connections 16384; }}\nhttp {{\n{place}{http}  access_log off;\n  sendfile on;\n  \
              keepalive_requests 1000000000;\n  default_type text/plain;\n  server {{\n    \
              listen 80 backlog=4096{reuseport};\n    listen [::]:80 backlog=4096{reuseport};\n    root {{dir}}/www;\n    \
-             location = / {{ return 200 \"{greeting}\\n\"; }}\n    \
+             location = / {{ {root} }}\n    \
              location /put/ {{ dav_methods PUT; client_max_body_size 64m; }}\n  }}\n}}\n",
             self.workers,
             if self.daemon { "on" } else { "off" },
