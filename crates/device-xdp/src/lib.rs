@@ -62,7 +62,7 @@ pub use crate::lending::{Lent, LentLayout, Spare, adopt};
 pub use crate::netdev::{Driver, Inspection, PresentProgram, mode_for_streams, queue_pairs, queue_pairs_in};
 pub use crate::options::{BusyPoll, XdpOptions};
 pub use crate::owners::QueueOwner;
-pub use crate::shared::{PLACES_MAX, SharedQueue};
+pub use crate::shared::{LeftPlaces, PLACES_MAX, SharedQueue};
 pub use crate::steering_program::{KEPT_LAYOUT, SteeringOptions, SteeringProgram};
 
 /// How packets come out of the kernel.

@@ -207,6 +207,45 @@ fn who_takes_the_program_over_knows_which_sharers_have_ended() {
     assert!(program.forget_sharer(63).unwrap() && !program.forget_sharer(63).unwrap());
 }
 
+/// As when the broker ends and another one has its place.
+#[test]
+fn who_goes_on_with_a_queue_lends_it_to_more_processes() {
+    let Some(lab) = lab(1) else { return };
+    let mut program = attach(&lab, AttachMode::Generic);
+    let options = XdpOptions::default();
+    let mut queue = SharedQueue::create(&program, 0, 3, &options).unwrap();
+    assert!(queue.leave().unwrap().is_none(), "nobody has a place");
+    let [(mut first, _), (mut second, _)] =
+        [0, 63].map(|number| adopter(queue.lend(&mut program, number).unwrap()));
+    let (places, mut descriptors) = queue.leave().unwrap().unwrap();
+    let too_few = descriptors.iter().take(4).map(|fd| fd.try_clone().unwrap()).collect();
+    let went_on = SharedQueue::go_on(&program, (places.clone(), too_few), &options);
+    assert!(matches!(went_on, Err(XdpError::Lent(_))));
+    drop(queue);
+    let mut queue =
+        SharedQueue::go_on(&program, (places, std::mem::take(&mut descriptors)), &options).unwrap();
+    assert_eq!([0, 63, 62].map(|number| queue.has_ended(number)), [Some(false), Some(false), None]);
+    let (mut third, _) = adopter(queue.lend(&mut program, 62).unwrap());
+    let ports = [(53, 0), (54, 63), (55, 62)];
+    ports.into_iter().for_each(|(port, number)| program.put_claim(claim(port), terms(&[number])).unwrap());
+    lab.in_client(|| ports.iter().for_each(|(port, _)| assert_served(*port)));
+    second.kill().unwrap();
+    second.wait().unwrap();
+    let killed = Instant::now();
+    while queue.has_ended(63) != Some(true) {
+        assert!(killed.elapsed() < PATIENCE, "its place is free");
+        thread::sleep(Duration::from_millis(1));
+    }
+    queue.withdraw(&mut program, 63).unwrap();
+    let (mut fourth, _) = adopter(lend_patiently(&mut queue, &mut program, 61));
+    program.put_claim(claim(54), terms(&[61])).unwrap();
+    lab.in_client(|| ports.iter().for_each(|(port, _)| assert_served(*port)));
+    for child in [&mut first, &mut third, &mut fourth] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
 /// Processes that share a queue and have claimed the same port of TCP: their devices, in one process.
 struct Sharers {
     program: SteeringProgram,

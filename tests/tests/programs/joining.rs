@@ -10,7 +10,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::ends::{ECHO, answers, await_accelerated, is_accelerated, number, of_the_kernel, on_the_stack};
 use crate::trial::{PATIENCE, Trial};
 
-/// Three echoes of as many users, one of them root, on an interface with one queue. Each says the process of its `sidestep run`.
+/// Three echoes of as many users, one of them root, on an interface with one queue, and at SIGUSR1 a fourth. Each says the process of its
+/// `sidestep run`.
 const THREE: &str = "
 mount -t bpf bpf /sys/fs/bpf
 sidestep=$0; interface=$1; echo=$2
@@ -23,7 +24,9 @@ begin 7000
 sleep 1
 begin 7100 setpriv --reuid=4242 --regid=4242 --clear-groups
 begin 7200 setpriv --reuid=4243 --regid=4243 --clear-groups
-wait; wait; wait
+trap 'begin 7300 setpriv --reuid=4244 --regid=4244 --clear-groups' USR1
+echo all begun
+until wait; do :; done
 ip -d link show \"$interface\"
 echo over $$";
 
@@ -64,6 +67,7 @@ impl Three {
             number(&shell.wait_for_line(&label, PATIENCE).unwrap(), &label)
         };
         let runs: Vec<Pid> = PORTS.into_iter().map(&mut told).collect();
+        shell.wait_for_line("all begun", PATIENCE).unwrap();
         PORTS.iter().for_each(|port| await_accelerated(runs[0], &format!(":{port} ")));
         let connect = |port: u16| (0..8).map(|_| on_the_stack(&trial, port)).collect();
         let streams = PORTS.into_iter().map(connect).collect();
@@ -78,14 +82,26 @@ impl Three {
     }
 
     /// One of these serves all that are left.
-    fn await_successor(&self, ports: &[u16]) {
+    fn await_successor(&self, ports: &[u16]) -> Pid {
         let serves = |run: Pid| ports.iter().all(|port| is_accelerated(run, &format!(":{port} ")).is_ok());
         let shown = || self.runs.iter().copied().find(|run| serves(*run));
         let deadline = std::time::Instant::now() + PATIENCE;
-        while shown().is_none() {
+        loop {
+            if let Some(successor) = shown() {
+                return successor;
+            }
             assert!(std::time::Instant::now() < deadline, "nobody has the place of the one that is gone");
             std::thread::sleep(std::time::Duration::from_millis(100));
         }
+    }
+
+    /// One more begins, and shares the queue with the others, as `broker` says.
+    fn another_begins(&mut self, broker: Pid) {
+        let shell = Pid::from_raw(self.shell.pid() as i32).unwrap();
+        kill_process(shell, Signal::USR1).unwrap();
+        self.runs.push(number(&self.shell.wait_for_line("run7300 ", PATIENCE).unwrap(), "run7300 "));
+        await_accelerated(broker, ":7300 ");
+        drop(on_the_stack(&self.trial, 7300));
     }
 
     /// All end, and the interface is as before.
@@ -111,11 +127,12 @@ fn when_the_one_that_has_the_interface_ends_another_takes_its_place_and_no_conne
     let Some(mut three) = Three::new("three runs, the first ends") else { return };
     kill_process(three.runs[0], Signal::TERM).unwrap();
     three.go_on_without(0);
-    three.await_successor(&[7100, 7200]);
+    let successor = three.await_successor(&[7100, 7200]);
     for port in [7100, 7200] {
         assert_eq!(of_the_kernel(&three.trial, port), 0, "connections of {port} are the kernel's");
         drop(on_the_stack(&three.trial, port));
     }
+    three.another_begins(successor);
     three.end();
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use broker::server::{Config, Handle, Member, OpenError, Reporter, Server, TakeOver};
+use broker::server::{Config, Handle, Member, OpenError, Reporter, Server};
 
 use crate::status;
 
@@ -90,7 +90,7 @@ impl Service {
             if matches!(*state, State::Over) {
                 return;
             }
-            match succeed(member.name(), &config) {
+            match succeed(&member, &config) {
                 Succession::Broker(serving) => {
                     log::info!(
                         "the `sidestep run` that served this program has ended; this one has its place"
@@ -121,7 +121,7 @@ impl Service {
             State::Member(member) => {
                 member.leave();
                 // The broker may have left its place to us at the very moment at which we left it. If it is there, it has not.
-                if let Some(serving) = take_place(member.name(), &self.config) {
+                if let Some(serving) = take_place(&member, &self.config) {
                     serving.end();
                 }
             }
@@ -142,20 +142,17 @@ enum Succession {
     Unknown,
 }
 
-fn succeed(name: &str, config: &Config) -> Succession {
-    match Server::open(place_of(name, config)) {
+fn succeed(member: &Member, config: &Config) -> Succession {
+    let join = || Member::join_at(member.name().to_owned(), config);
+    match Server::succeed(member, config.clone()) {
         Ok(server) => Serving::start(server).map_or(Succession::Unknown, Succession::Broker),
         Err(OpenError::NothingLeft) => Succession::Nobody,
-        Err(_) => Member::join_at(name.to_owned(), config).map_or(Succession::Unknown, Succession::Member),
+        Err(_) => join().map_or(Succession::Unknown, Succession::Member),
     }
 }
 
-fn take_place(name: &str, config: &Config) -> Option<Serving> {
-    Server::open(place_of(name, config)).ok().and_then(|server| Serving::start(server).ok())
-}
-
-fn place_of(name: &str, config: &Config) -> Config {
-    Config { interfaces: Vec::new(), take_over: TakeOver::From(name.to_owned()), ..config.clone() }
+fn take_place(member: &Member, config: &Config) -> Option<Serving> {
+    Server::succeed(member, config.clone()).ok().and_then(|server| Serving::start(server).ok())
 }
 
 /// This process is the broker.

@@ -26,12 +26,12 @@ pub use refusal::Refusal;
 pub use report::{ProgramReport, SocketReport};
 pub use transit::Handshake;
 pub use values::{
-    Address, ClaimId, Claimed, Grant, Interface, Key, Moving, Options, Profile, Purpose, Route, Sources,
-    Transport, Welcome,
+    Address, ClaimId, Claimed, Grant, Interface, Key, Moving, Options, Profile, Purpose, QueueLeft, Route,
+    Sources, Transport, Welcome,
 };
 
 /// Said in [`Request::Hello`]; a broker of another version refuses. It counts what an older library or broker would not understand.
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;
 
 /// Names the broker's socket to programs: its abstract name, without the leading zero octet.
 pub const ENVIRONMENT: &str = "SIDESTEP_BROKER";
@@ -305,6 +305,10 @@ pub enum News {
     },
     /// Ways to peers may be others than those that were told.
     WaysChanged,
+    /// To who has joined: the broker leaves, and whoever takes its place goes on with this queue, which processes share.
+    ///
+    /// Beside it: what [`device_xdp::SharedQueue::leave`] returns.
+    QueueLeft(QueueLeft),
     /// A child wants a connection that it inherited: answer by [`Request::Give`].
     ChildAsks {
         /// To be named in the answer.

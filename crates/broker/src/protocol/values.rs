@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use device_xdp::LentLayout;
+use device_xdp::{LeftPlaces, LentLayout};
 use serde::{Deserialize, Serialize};
 use transit::{Established, SocketKind};
 
@@ -178,6 +178,23 @@ pub struct Claimed {
     pub link: u16,
     /// To which address.
     pub local: Address,
+}
+
+/// A queue that processes share, for the next broker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueLeft {
+    /// Of which interface.
+    pub link: u16,
+    /// Who has its places.
+    pub places: LeftPlaces,
+    /// For how many processes it was to be.
+    pub places_wanted: u16,
+    /// Octets of a frame, if that was said.
+    pub frame_size: Option<u16>,
+    /// Whether zero-copy mode was tried.
+    pub zero_copy: bool,
+    /// The user and the group of the processes that may share it, if any may.
+    pub identity: Option<(u32, u32)>,
 }
 
 /// The way to a peer.

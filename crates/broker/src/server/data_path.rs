@@ -15,7 +15,8 @@ use steering::{Claim, ClaimTerms, Marks, Transport};
 
 use super::machine::memory_len;
 use super::pins::{Kept, Pins};
-use crate::protocol::QUEUES_MAX;
+use super::queues_left::{Left, QueuesLeft};
+use crate::protocol::{QUEUES_MAX, QueueLeft};
 use crate::registry::{Identity, LinkNumber};
 
 /// How long claimed TCP waits for queues to be lent anew.
@@ -95,6 +96,8 @@ pub(crate) trait DataPath: Send {
     fn settle_sharers(&mut self, now: Instant) -> Result<(), XdpError>;
     /// Lets go of it as if by SIGKILL: what is kept goes on.
     fn leave(&mut self);
+    /// The queues that processes share, with what the next broker goes on by, which knows the interface by this number.
+    fn queues_to_leave(&self, link: LinkNumber) -> Vec<Left>;
     /// What became of the interface's packets.
     fn counters(&self) -> Vec<(String, u64)>;
 }
@@ -121,7 +124,7 @@ pub(crate) trait DataPaths: Send {
 }
 
 /// AF_XDP.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Xdp {
     /// How devices are made.
     device: XdpOptions,
@@ -131,16 +134,23 @@ pub(crate) struct Xdp {
     pins: Option<(Pins, String)>,
     /// Queues are to be shared however many there are.
     share: bool,
+    /// What the broker has left whose place this one takes.
+    left: QueuesLeft,
 }
 
 impl Xdp {
     pub(super) fn new(mode: Option<AttachMode>, pins: Option<(Pins, String)>) -> Xdp {
-        Xdp { device: XdpOptions::default(), mode, pins, share: false }
+        Xdp { device: XdpOptions::default(), mode, pins, share: false, left: QueuesLeft::default() }
     }
 
     /// Has queues shared however many there are, if `share` says so.
     pub(super) fn sharing(self, share: bool) -> Xdp {
         Xdp { share, ..self }
+    }
+
+    /// Goes on with these queues.
+    pub(super) fn with_queues_left(self, left: QueuesLeft) -> Xdp {
+        Xdp { left, ..self }
     }
 
     fn steering(&self, interface: &str) -> Result<SteeringOptions, XdpError> {
@@ -196,7 +206,9 @@ impl DataPaths for Xdp {
             None => SteeringProgram::attach(interface, steering)?,
         };
         let (device, share) = (self.device.clone(), self.share);
-        Ok(Box::new(XdpPath { program, device, spare: None, shared: BTreeMap::new(), share }))
+        let mut path = XdpPath { program, device, spare: None, shared: BTreeMap::new(), share };
+        self.left.take(link).into_iter().for_each(|left| path.go_on(left));
+        Ok(Box::new(path))
     }
 
     fn queues(&self, interface: &str) -> Result<u16, XdpError> {
@@ -246,6 +258,19 @@ impl XdpPath {
             frame_size: frame_size.or(self.device.frame_size),
             zero_copy: zero_copy && self.device.zero_copy,
             ..self.device.clone()
+        }
+    }
+
+    /// Goes on with a queue that processes share, if they do still. If that cannot be, nobody else comes to share it.
+    fn go_on(&mut self, (left, descriptors): Left) {
+        let QueueLeft { places, places_wanted, frame_size, zero_copy, identity, .. } = left;
+        let (queue, options) = (places.queue(), self.options(frame_size, zero_copy));
+        if !self.program.is_shared(queue) {
+            return; // The interface is another one by now.
+        }
+        if let Ok(went_on) = SharedQueue::go_on(&self.program, (places, descriptors), &options) {
+            let identity = identity.map(|(user, group)| Identity { user, group });
+            self.shared.insert(queue, Shared { queue: went_on, options, places: places_wanted, identity });
         }
     }
 
@@ -306,6 +331,23 @@ impl DataPath for XdpPath {
 
     fn leave(&mut self) {
         self.program.leave();
+    }
+
+    fn queues_to_leave(&self, link: LinkNumber) -> Vec<Left> {
+        let leave = |shared: &Shared| {
+            let Shared { queue, options, places, identity } = shared;
+            let (left, descriptors) = queue.leave().ok()??; // Without descriptors nobody else comes to share it.
+            let left = QueueLeft {
+                link,
+                places: left,
+                places_wanted: *places,
+                frame_size: options.frame_size,
+                zero_copy: options.zero_copy,
+                identity: identity.map(|Identity { user, group }| (user, group)),
+            };
+            Some((left, descriptors))
+        };
+        self.shared.values().filter_map(leave).collect()
     }
 
     fn is_native(&self) -> bool {
@@ -382,6 +424,9 @@ impl DataPath for XdpPath {
     }
 
     fn is_free(&mut self, queue: u16) -> bool {
+        if let Some(has_ended) = self.shared.values().find_map(|shared| shared.queue.has_ended(queue)) {
+            return has_ended;
+        }
         if let Some(has_ended) = self.program.has_ended(queue) {
             return has_ended;
         }

@@ -165,7 +165,8 @@ impl Serving {
     /// Where others have joined, one of them takes this one's place.
     fn end(mut self) {
         if self.broker.has_joined() {
-            return self.broker.leave();
+            let now = self.now();
+            return self.broker.leave(now);
         }
         self.close();
     }

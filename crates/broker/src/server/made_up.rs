@@ -14,6 +14,7 @@ use steering::{LocalAddress, Transport, VlanTags};
 
 use super::data_path::{DataPath, DataPaths, LentQueues};
 use super::family::Family;
+use super::queues_left::Left;
 use super::turns::{Setup, listen_anywhere};
 use crate::protocol::{Options, Profile};
 use crate::registry::{Identity, LinkNumber};
@@ -230,6 +231,10 @@ impl DataPath for MadeUp {
     }
 
     fn leave(&mut self) {}
+
+    fn queues_to_leave(&self, _link: LinkNumber) -> Vec<Left> {
+        Vec::new()
+    }
 
     fn owners(&self) -> Vec<(u16, QueueOwner)> {
         self.maps.lock().1.iter().map(|(queue, owner)| (*queue, *owner)).collect()

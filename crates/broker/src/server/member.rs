@@ -15,8 +15,9 @@ use super::broker::own_namespace;
 use super::choice;
 use super::config::Config;
 use super::pins::{Kept, Pins, interface_name};
+use super::queues_left::QueuesLeft;
 use crate::peer::Peer;
-use crate::protocol::{Answer, FromBroker, Request, ToBroker, VERSION, decode, encode};
+use crate::protocol::{Answer, FromBroker, News, Request, ToBroker, VERSION, decode, encode};
 use crate::transfer::{Arrival, Inbox, send};
 
 /// How long a broker may take to answer, or to see that we go.
@@ -27,6 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub struct Member {
     name: String,
     socket: OwnedFd,
+    left: QueuesLeft,
 }
 
 impl Member {
@@ -44,7 +46,7 @@ impl Member {
         let octets = encode(&ToBroker { id: 1, request }).map_err(|error| error.to_string())?;
         send(&socket, &octets, &[]).map_err(|error| format!("the broker is not there: {error}"))?;
         match hear(&socket)? {
-            Answer::Done => Ok(Member { name, socket }),
+            Answer::Done => Ok(Member { name, socket, left: QueuesLeft::default() }),
             Answer::Refused(refusal) => Err(refusal.to_string()),
             other => Err(format!("an answer that fits no question: {other:?}")),
         }
@@ -57,18 +59,36 @@ impl Member {
 
     /// Waits until the broker is gone.
     pub fn wait(&self) {
-        self.is_over(None);
+        self.wait_for_end(None);
     }
 
     /// Leaves the broker, and waits until it knows: from then on it does not leave its place to us.
     pub fn leave(&self) {
         let _ = shutdown(&self.socket, Shutdown::Write); // It may be gone.
-        self.is_over(Some(PATIENCE));
+        self.wait_for_end(Some(PATIENCE));
     }
 
-    /// Whether the broker's end is closed, after so much time at most. It says nothing unless it is asked.
-    fn is_over(&self, patience: Option<Duration>) -> bool {
-        wait_for(&self.socket, patience)
+    /// What the broker has said when it left.
+    pub(super) fn queues_left(&self) -> QueuesLeft {
+        self.left.clone()
+    }
+
+    /// Waits until the broker's end is closed, for so much time at most, and takes what it leaves.
+    fn wait_for_end(&self, patience: Option<Duration>) {
+        let until = patience.map(|patience| Instant::now() + patience);
+        let left = || until.map(|until| until.saturating_duration_since(Instant::now()));
+        let mut inbox = Inbox::new();
+        while wait_for(&self.socket, left()) {
+            match inbox.receive(&self.socket, |fd| fd) {
+                Ok(Arrival::Message(parcel)) => {
+                    if let Ok(FromBroker::News(News::QueueLeft(queue))) = decode(parcel.octets) {
+                        self.left.add(queue, parcel.fds);
+                    }
+                }
+                Ok(Arrival::Nothing) => {}
+                Ok(Arrival::End) | Err(_) => return,
+            }
+        }
     }
 }
 

@@ -15,7 +15,7 @@
 //! | `port.rs`, `routes.rs`, `questions.rs`, `strays.rs`, `orphans.rs`, `handshakes.rs`, `look.rs`, `recent_moves.rs`, `kept_sockets.rs`, `kernel_memory.rs`, `under_way.rs`, `connection.rs`, `successor.rs`, `strangers.rs` | its parts |
 //! | `helpers.rs`, `outcome.rs` | threads for what may take long; what comes of a request |
 //! | `member.rs` | a `sidestep run` that joins the broker of another one |
-//! | `data_path.rs`, `pins.rs`, `place.rs` | operations on an interface; what keeps them if the broker is killed; whose place this one takes |
+//! | `data_path.rs`, `queues_left.rs`, `pins.rs`, `place.rs` | operations on an interface; what it goes on by after a broker that has left; what keeps them if the broker is killed; whose place this one takes |
 //! | `shadow.rs`, `datagram.rs`, `family.rs`, `privilege.rs`, `confinement.rs`, `names.rs`, `notice.rs`, `token.rs`, `machine.rs`, `choice.rs`, `config.rs` | single questions and values |
 
 mod actions;
@@ -54,6 +54,7 @@ mod place;
 mod port;
 mod privilege;
 mod questions;
+mod queues_left;
 mod recent_moves;
 mod requests;
 mod return_of_clients;
@@ -87,6 +88,7 @@ use data_path::Xdp;
 use family::Family;
 use pins::Pins;
 use place::Place;
+use queues_left::QueuesLeft;
 use turns::Setup;
 
 /// A broker that is attached to its interfaces and serves nobody yet. Dropping it undoes everything.
@@ -99,6 +101,17 @@ pub struct Server {
 impl Server {
     /// Attaches to the interfaces, in the network namespace of the calling thread. Fails if none can be used.
     pub fn open(config: Config) -> Result<Server, OpenError> {
+        Server::open_with(config, QueuesLeft::default())
+    }
+
+    /// Takes the place of the broker that was joined, and has left or was killed.
+    pub fn succeed(member: &Member, config: Config) -> Result<Server, OpenError> {
+        let take_over = TakeOver::From(member.name().to_owned());
+        let config = Config { interfaces: Vec::new(), take_over, ..config };
+        Server::open_with(config, member.queues_left())
+    }
+
+    fn open_with(config: Config, queues_left: QueuesLeft) -> Result<Server, OpenError> {
         let options = config.options();
         let Config {
             interfaces: named,
@@ -127,7 +140,11 @@ impl Server {
             socket: (name.clone(), socket),
             interfaces,
             is_successor,
-            paths: Box::new(Xdp::new(xdp_mode, pins.map(|pins| (pins, name))).sharing(share)),
+            paths: Box::new(
+                Xdp::new(xdp_mode, pins.map(|pins| (pins, name)))
+                    .sharing(share)
+                    .with_queues_left(queues_left),
+            ),
             family: Family { head: std::process::id(), group },
             options,
             observed_in,
@@ -137,7 +154,7 @@ impl Server {
         let mut broker = Broker::open(setup, Instant::ZERO)?;
         if is_successor && !broker.has_taken_over(&left) {
             let failures = broker.describe_failures().join("; ");
-            broker.leave();
+            broker.leave(Instant::ZERO);
             return Err(OpenError::NotTakenOver(failures));
         }
         notes.extend(broker.describe_failures());

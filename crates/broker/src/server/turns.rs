@@ -17,7 +17,7 @@ use super::config::OpenError;
 use super::data_path::DataPaths;
 use super::family::{Families, Family};
 use super::handshakes::Handshakes;
-use super::helpers::{Helpers, Theirs, close_all};
+use super::helpers::{Helpers, Passed, Theirs, close_all};
 use super::kept_sockets::KeptSockets;
 use super::kernel_memory::KernelMemory;
 use super::pins::Kept;
@@ -33,7 +33,7 @@ use super::token;
 use super::under_way::UnderWay;
 use crate::machine_clock;
 use crate::protocol::{News, Options};
-use crate::registry::{LinkNumber, Registry};
+use crate::registry::{ClientId, LinkNumber, Registry};
 use crate::transfer::Inbox;
 
 /// How often the interfaces' queues are counted, of which the kernel does not tell, and shadows are looked after.
@@ -216,10 +216,25 @@ impl Broker {
         self.families.are_several()
     }
 
-    /// Lets go of all interfaces as if by SIGKILL. Who sees its connection end finds the place free.
-    pub(super) fn leave(mut self) {
+    /// Lets go of all interfaces as if by SIGKILL, but that who has joined gets what the next broker needs. Who sees its connection end finds the
+    /// place free.
+    pub(super) fn leave(mut self, now: Instant) {
+        self.leave_queues(now);
         self.listener.close();
         self.ports.iter_mut().filter_map(|port| port.open.as_mut()).for_each(|open| open.path.leave());
+    }
+
+    fn leave_queues(&mut self, now: Instant) {
+        let heads: Vec<ClientId> =
+            self.connections.keys().copied().filter(|client| self.families.is_head(*client)).collect();
+        for head in heads {
+            let open = self.ports.iter().filter_map(|port| Some((port.link, port.open.as_ref()?)));
+            let left: Vec<_> = open.flat_map(|(link, open)| open.path.queues_to_leave(link)).collect();
+            for (queue, descriptors) in left {
+                let descriptors = descriptors.into_iter().map(Passed::from).collect();
+                self.tell(head, News::QueueLeft(queue), descriptors, now);
+            }
+        }
     }
 
     /// Gives up interfaces that nobody named: those that cannot be used, and those that could only in generic mode, if others can

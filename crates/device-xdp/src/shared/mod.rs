@@ -55,7 +55,7 @@ mod umem;
 pub(crate) const FILL_FACTOR: u32 = 2;
 
 pub use area::PLACES_MAX;
-pub use queue::SharedQueue;
+pub use queue::{LeftPlaces, SharedQueue};
 
 pub(crate) use area::Area;
 pub(crate) use umem::SharedUmem;

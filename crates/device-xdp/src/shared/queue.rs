@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use frame::Region;
+use serde::{Deserialize, Serialize};
 
 use super::FILL_FACTOR;
 use super::area::{Area, PLACES_MAX};
@@ -31,6 +32,23 @@ pub struct SharedQueue {
     is_bound: bool,
     places: Vec<Place>,
     places_max: u16,
+}
+
+/// What another privileged process must know to go on with a queue: [`SharedQueue::leave`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftPlaces {
+    queue: u16,
+    slots: u32,
+    places_max: u16,
+    /// The number of each place, and whether a process had it.
+    places: Vec<(u16, bool)>,
+}
+
+impl LeftPlaces {
+    /// Which queue of the interface it is.
+    pub fn queue(&self) -> u16 {
+        self.queue
+    }
 }
 
 #[derive(Debug)]
@@ -82,6 +100,46 @@ impl SharedQueue {
             places: Vec::new(),
             places_max,
         })
+    }
+
+    /// What another process goes on by, when this one ends: to lend places to more processes, which those that have one do not notice.
+    /// `None`: no process has one.
+    pub fn leave(&self) -> io::Result<Option<(LeftPlaces, Vec<OwnedFd>)>> {
+        if self.is_unused() {
+            return Ok(None);
+        }
+        let places = self.places.iter().map(|place| (place.number, place.is_lent)).collect();
+        let SharedQueue { queue, slots, places_max, .. } = *self;
+        let sockets = self.places.iter().map(|place| &place.socket);
+        let all = [&self.memory, &self.area, &self.anchor].into_iter().chain(sockets);
+        let copies = all.map(OwnedFd::try_clone).collect::<io::Result<Vec<OwnedFd>>>()?;
+        Ok(Some((LeftPlaces { queue, slots, places_max, places }, copies)))
+    }
+
+    /// The same queue in the next process: `options` are those that it was made with, and `program` has the maps of the program before.
+    ///
+    /// # Errors
+    /// `Lent`: what is described is not what the descriptors are.
+    pub fn go_on(
+        program: &SteeringProgram,
+        (left, descriptors): (LeftPlaces, Vec<OwnedFd>),
+        options: &XdpOptions,
+    ) -> Result<SharedQueue, XdpError> {
+        let options = options.resolve(program.netdev())?;
+        let LeftPlaces { queue, slots, places_max, places } = left;
+        let mut descriptors = descriptors.into_iter();
+        let mut next =
+            || descriptors.next().ok_or(XdpError::Lent("a descriptor of a shared queue is missing"));
+        let (memory, area, anchor) = (next()?, next()?, next()?);
+        let place = |(number, is_lent)| Ok(Place { number, socket: next()?, is_lent });
+        let places = places.into_iter().map(place).collect::<Result<Vec<Place>, XdpError>>()?;
+        Ok(SharedQueue { queue, options, slots, memory, area, anchor, is_bound: true, places, places_max })
+    }
+
+    /// Whether the process that has a place by this number has ended; `None` if there is no such place.
+    pub fn has_ended(&self, number: u16) -> Option<bool> {
+        let place = self.places.iter().position(|place| place.number == number && place.is_lent)?;
+        Some(Area::enter(self.area.as_fd(), place as u8).is_ok())
     }
 
     /// Makes a device for one more process, which the steering program calls `number`: below 64, and nobody else's on the interface.

@@ -513,11 +513,13 @@ fn incident_of(news: News) -> Option<Incident> {
         News::Handshake(begun) => Incident::Handshake(Box::new(begun)),
         News::ReportStatus => Incident::StatusWanted,
         News::Closing => Incident::Closing,
-        // These come with descriptors, as events of their own, or are about ways; addresses are the broker's to follow.
+        // These come with descriptors, as events of their own, or are about ways; addresses are the broker's to follow; queues are left to
+        // whoever has joined it.
         News::QueueGranted(_)
         | News::Adopt { .. }
         | News::Observer { .. }
         | News::AddressesChanged { .. }
+        | News::QueueLeft(_)
         | News::WaysChanged => return None,
     })
 }
