@@ -43,6 +43,8 @@ pub(super) enum Line {
         id: u64,
         /// What it has said already.
         welcome: Option<Welcome>,
+        /// How often one was looked for in short intervals before this one was found.
+        early: u32,
     },
 }
 
@@ -68,18 +70,22 @@ impl Client {
         if !self.is_kept {
             return Err(ClientError::Gone);
         }
-        self.be_alone(if matches!(self.line, Line::Connected) { SOON } else { LOOK_EVERY });
+        let early = match self.line {
+            Line::Connected => 0,
+            // The one that was killed may have been found once more, as not all that it had is closed at the same time.
+            Line::Returning { early, .. } | Line::Alone { early, .. } => early + 1,
+        };
+        self.be_alone(if early == 0 { SOON } else { pause(early) }, early);
         Ok(())
     }
 
-    /// Looks for a broker after that time, and then once a second.
-    fn be_alone(&mut self, first: Duration) {
-        let timed = timer(first).and_then(|timer| {
+    /// Looks for a broker after that time, and then again and again; one was looked for so often already in short intervals.
+    fn be_alone(&mut self, first: Duration, early: u32) {
+        let timed = timer(first, pause(early).max(first)).and_then(|timer| {
             let outcome = self.socket.become_copy_of(&timer);
             discard(timer);
             outcome
         });
-        let early = if first == SOON { 0 } else { EARLY_MAX };
         self.line = Line::Alone { looks_at: timed.is_err().then(|| Instant::now() + first), early };
         self.unawaited.clear();
         self.unsent.clear();
@@ -91,7 +97,7 @@ impl Client {
     }
 
     /// Whether the broker was killed a moment ago, and who had joined it may be about to take its place.
-    pub(super) fn may_be_followed(&self) -> bool {
+    pub(crate) fn may_be_followed(&self) -> bool {
         match self.line {
             Line::Connected => false,
             Line::Alone { early, .. } => early < EARLY_MAX,
@@ -115,13 +121,16 @@ impl Client {
             outcome
         });
         match (returning, &mut self.line) {
-            (Ok(id), _) => self.line = Line::Returning { id, welcome: None },
+            (Ok(id), Line::Alone { early, .. } | Line::Returning { early, .. }) => {
+                self.line = Line::Returning { id, welcome: None, early: *early };
+            }
+            (Ok(id), Line::Connected) => self.line = Line::Returning { id, welcome: None, early: 0 },
             // There may be a descriptor for a timer by now.
-            (Err(_), Line::Alone { looks_at: Some(_), .. }) => self.be_alone(LOOK_EVERY),
+            (Err(_), Line::Alone { looks_at: Some(_), .. }) => self.be_alone(LOOK_EVERY, EARLY_MAX),
             (Err(_), Line::Alone { early, .. }) if *early < EARLY_MAX => {
                 *early += 1;
                 if *early == EARLY_MAX {
-                    self.be_alone(LOOK_EVERY);
+                    self.be_alone(LOOK_EVERY, EARLY_MAX);
                 }
             }
             (Err(_), _) => {} // One that ends at once is looked for again.
@@ -151,10 +160,10 @@ impl Client {
 
     /// An answer of a broker to which we return; false if it is to something else.
     pub(super) fn on_returning(&mut self, id: u64, answer: &Answer) -> Result<bool, ClientError> {
-        let Line::Returning { id: awaited, welcome } = &mut self.line else { return Ok(false) };
+        let Line::Returning { id: awaited, welcome, .. } = &mut self.line else { return Ok(false) };
         match answer {
             Answer::Welcome(it) => *welcome = Some(it.clone()),
-            Answer::Refused(Refusal::Version(_)) => self.be_alone(AFTER_ANOTHER_VERSION),
+            Answer::Refused(Refusal::Version(_)) => self.be_alone(AFTER_ANOTHER_VERSION, EARLY_MAX),
             Answer::Done if id == *awaited => {
                 let Some(mut welcome) = welcome.take() else { return Err(ClientError::OutOfPlace) };
                 if self.served.is_empty() {
@@ -173,15 +182,18 @@ impl Client {
     }
 }
 
-/// A timer that becomes readable after that time, and then again and again: every 50 ms if that is [`SOON`], else once a second, or as seldom as
-/// that.
-fn timer(first: Duration) -> Result<OwnedFd, Errno> {
+/// How long it is until a broker is looked for again, after so many times in short intervals.
+fn pause(early: u32) -> Duration {
+    if early < EARLY_MAX { EARLY_EVERY } else { LOOK_EVERY }
+}
+
+/// A timer that becomes readable after the first time, and again and again after the second.
+fn timer(first: Duration, interval: Duration) -> Result<OwnedFd, Errno> {
     #[cfg(test)]
     if LACKS_DESCRIPTORS.get() {
         return Err(Errno::MFILE);
     }
     let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
-    let interval = if first == SOON { EARLY_EVERY } else { first.max(LOOK_EVERY) };
     let [it_interval, it_value] = [interval, first].map(|time| Timespec {
         tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: time.subsec_nanos().into(),

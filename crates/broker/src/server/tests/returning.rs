@@ -1,5 +1,8 @@
 //! A broker that is killed, the one that takes its place, and the clients of both.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::super::turns::listen_at;
 use super::stopped::{claim, client_of, while_it_serves};
 use super::*;
 use crate::protocol::{ClaimId, Key};
@@ -175,6 +178,35 @@ fn who_has_no_descriptor_left_when_the_broker_is_killed_keeps_its_queue_and_come
     });
     assert!(client.fd_to_sleep_on().is_some());
     LACKS_DESCRIPTORS.set(false);
+}
+
+/// The kernel closes what a killed process had one after the other, its listener behind its connections. A program that takes the dying broker for
+/// the next one has lost a moment by that, and not a second.
+#[test]
+fn who_finds_the_broker_that_is_killed_once_more_looks_for_the_next_one_soon() {
+    let maps = Maps::default();
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let (name, mut client, _) = left_alone(&maps, &listener);
+    let find_it_once_more = |client: &mut Client| {
+        let mut dying = None;
+        wait_until(|| {
+            dying = listen_at(&name).ok(); // A helper closes the last one.
+            dying.is_some()
+        });
+        let dying = dying.unwrap();
+        let has_come =
+            || poll(&mut [PollFd::new(&dying, PollFlags::IN)], Some(&Timespec::default())) == Ok(1);
+        wait_until(|| client.poll_event().unwrap().is_none() && has_come());
+        drop(dying);
+        assert!(client.poll_event().unwrap().is_none() && client.is_left_alone());
+    };
+    find_it_once_more(&mut client);
+    assert!(client.may_be_followed(), "children may wait for it");
+    while client.may_be_followed() {
+        find_it_once_more(&mut client); // Not for ever, where one ends again and again.
+    }
+    let mut next = broker_with(&maps, Some(&name));
+    while_it_serves(&mut next, || await_return(&mut client));
 }
 
 #[test]
