@@ -74,11 +74,11 @@ pub enum Limit {
     /// The server loses queries beyond.
     #[default]
     Server,
-    /// The server answers other queries than it was asked.
+    /// Beyond, the server answers other queries than it was asked; or it does so at every load, as of the two below.
     Answers,
     /// Beyond, the server answers by errors.
     Errors,
-    /// Beyond, the server truncates its answers, as one that limits rates does; or it does so at every load.
+    /// Beyond, the server truncates its answers, as one that limits rates does.
     Truncated,
     /// The connections are all busy: with more of them the server may be able to do more.
     Connections,

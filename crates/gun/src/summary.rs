@@ -201,8 +201,7 @@ impl Summary {
     /// What this load says of the server.
     pub fn verdict(&self) -> Verdict {
         let (enough, in_time) = (self.due() * ANSWERED_MIN, self.counts.in_time as f64);
-        // Answers of the sample that are wrong are not counted as answers.
-        let right = (in_time + self.counts.mismatched as f64) * (1.0 - self.counts.wrong_share());
+        let right = self.right_in_time();
         if self.is_short() || self.due() == 0.0 {
             return Verdict::NotOffered;
         }
@@ -216,6 +215,13 @@ impl Summary {
             (false, false) if self.is_full() => Verdict::NoRoom,
             (false, false) => Verdict::TooMuch,
         }
+    }
+
+    /// Good answers that came in time, less those that are to other questions, as far as a sample tells.
+    pub(crate) fn right_in_time(&self) -> f64 {
+        // Answers of the sample that are wrong are not counted as answers.
+        let counted = (self.counts.in_time + self.counts.mismatched) as f64;
+        counted * (1.0 - self.counts.wrong_share())
     }
 
     /// Whether the generator was such a bottleneck that questions were lost by it.

@@ -83,9 +83,6 @@ fn section(page: &mut String, report: &Report) {
     if let Some(knee) = &report.knee {
         let _ = writeln!(page, "<p><b>Knee</b>: {}.</p>", escape(&knee.text(words)));
     }
-    if let Some(what) = report.always_truncated() {
-        let _ = writeln!(page, "<p>Truncated: {}.</p>", escape(&what));
-    }
     loads(page, report);
     let Some(load) = report.telling() else { return };
     totals(page, load, report);

@@ -348,6 +348,7 @@ fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use gun::summary::Counts;
     use gun::{Summary, Tally};
 
     use super::*;
@@ -386,25 +387,25 @@ mod tests {
         assert_eq!((found.carried, &found.limit[..], report.loads.len()), (Some(300), "stopped", 2));
     }
 
-    /// A server that answers so many of a load's questions whole, and truncates all other answers.
-    struct Truncating(fn(u64) -> u64);
+    /// A server that gives good answers to so many of a load's questions, and to all others bad ones, which are counted as such.
+    struct Bad(fn(u64) -> u64, fn(&mut Counts, u64));
 
-    impl Fire for Truncating {
+    impl Fire for Bad {
         fn is_stopped(&self) -> bool {
             false
         }
 
         fn fire(&mut self, load: &Load, _: text::Live) -> anyhow::Result<Summary> {
             let mut summary = Tally::new(clock::Instant::ZERO).summary(load.rate, load.length, 0);
-            let (sent, whole) = (u64::from(load.rate), self.0(load.rate.into()));
+            let (sent, good) = (u64::from(load.rate), self.0(load.rate.into()));
             (summary.length_s, summary.bottleneck) = (1.0, None);
-            (summary.counts.sent, summary.counts.answered) = (sent, sent);
-            (summary.counts.in_time, summary.counts.truncated) = (whole, sent - whole);
+            (summary.counts.sent, summary.counts.answered, summary.counts.in_time) = (sent, sent, good);
+            self.1(&mut summary.counts, sent - good);
             Ok(summary)
         }
     }
 
-    fn knee_of(mut server: Truncating) -> Report {
+    fn knee_of(mut server: Bad) -> Report {
         let search = Words::parse_from(["gun", "--find-knee"]).search;
         let plan = Plan { rate: Some(1000), search: &search, patience: Duration::ZERO };
         let mut report = Report { kind: "gun dns".to_owned(), ..Report::default() };
@@ -412,28 +413,58 @@ mod tests {
         report
     }
 
+    /// The limit, and what is said of it.
+    fn found_of(server: Bad) -> (String, String) {
+        let report = knee_of(server);
+        let found = report.knee.as_ref().unwrap();
+        assert_eq!(found.carried, None);
+        (found.limit.clone(), found.text(report.words()))
+    }
+
     #[test]
     fn truncated_answers_of_a_rate_limit_are_the_limit() {
-        let report = knee_of(Truncating(|sent| sent.min(3000)));
+        let report = knee_of(Bad(|sent| sent.min(3000), |counts, bad| counts.truncated = bad));
         let found = report.knee.as_ref().unwrap();
         assert!(found.carried.is_some_and(|rate| (2800..=3100).contains(&rate)), "{found:?}");
         assert_eq!(&found.limit[..], "truncated");
         let why = "beyond, too many answers are truncated (TC): what limits it may be a limit of rates";
-        assert_eq!((found.why.as_deref(), report.always_truncated()), (Some(why), None));
+        assert_eq!(found.why.as_deref(), Some(why));
     }
 
     #[test]
     fn answers_that_are_truncated_at_any_rate_are_said_to_be_so() {
         let check = |whole, share, least| {
-            let report = knee_of(Truncating(whole));
-            let found = report.knee.as_ref().unwrap();
-            assert_eq!((found.carried, &found.limit[..]), (None, "truncated"));
-            let expected = "none; too many answers are truncated (TC), however few questions are asked";
-            assert_eq!(found.text(report.words()), expected);
-            let line =
-                format!("about {share} % of the answers are, of 1000 questions a second as of {least}: ");
-            let said = report.always_truncated().unwrap();
-            assert!(said.starts_with(&line), "{said}");
+            let (limit, text) = found_of(Bad(whole, |counts, bad| counts.truncated = bad));
+            let expected = format!(
+                "none; about {share} % of the answers are truncated (TC), of 1000 a second as of {least}: they are too long for UDP or --payload, "
+            );
+            assert!(limit == "truncated" && text.starts_with(&expected), "{limit}: {text}");
+        };
+        check(|_| 0, 100, 1);
+        check(|sent| (sent * 7).div_ceil(10), 30, 125);
+    }
+
+    #[test]
+    fn errors_at_any_rate_are_no_knee() {
+        let check = |good, share, least| {
+            let (limit, text) = found_of(Bad(good, |counts, bad| counts.errors = bad));
+            let expected = format!(
+                "none; about {share} % of the answers are errors, of 1000 a second as of {least}: the server has them however little it is asked"
+            );
+            assert_eq!((&limit[..], text), ("errors", expected));
+        };
+        check(|_| 0, 100, 1);
+        check(|sent| (sent * 97).div_ceil(100), 3, 125);
+    }
+
+    #[test]
+    fn answers_that_are_always_too_late_name_the_option() {
+        let check = |good, share, least| {
+            let (_, text) = found_of(Bad(good, |_, _| {}));
+            let expected = format!(
+                "about {share} % of the answers come later than --within allows, of 1000 a second as of {least}: the path or the server takes so long however little it is asked"
+            );
+            assert!(text.ends_with(&expected), "{text}");
         };
         check(|_| 0, 100, 1);
         check(|sent| (sent * 7).div_ceil(10), 30, 125);
@@ -451,7 +482,8 @@ mod tests {
             let mut summary = Tally::new(clock::Instant::ZERO).summary(load.rate, load.length, 0);
             let sent = u64::from(load.rate);
             (summary.length_s, summary.counts.sent) = (1.0, sent);
-            summary.counts.in_time = (sent * 7).div_ceil(10); // Of one question, one is answered.
+            summary.counts.answered = (sent * 7).div_ceil(10); // Of one question, one is answered.
+            summary.counts.in_time = summary.counts.answered;
             summary.bottleneck = None;
             Ok(summary)
         }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use gun::Summary;
 use gun::knee::{Knee, Limit, Verdict};
-use gun::loss::steady_loss;
+use gun::loss::{SteadyLoss, loss_of_all, steady_loss};
 use gun::streams::Fault;
 use gun::summary::Counts;
 use serde::{Deserialize, Serialize};
@@ -75,19 +75,17 @@ impl Found {
         Found { carried, limit: limit.to_string(), why: Some(why(limit, carried, report)) }
     }
 
-    fn is_of_lossy_path(&self) -> bool {
-        self.limit == Limit::Loss.to_string()
-    }
-
-    fn is_always_truncated(&self) -> bool {
-        self.limit == Limit::Truncated.to_string() && self.carried.is_none()
+    /// Whether the load is not what keeps answers from being good: there is no knee.
+    fn is_of_any_load(&self) -> bool {
+        let limits = [Limit::Loss, Limit::Errors, Limit::Truncated, Limit::Answers];
+        self.carried.is_none() && limits.iter().any(|limit| self.limit == limit.to_string())
     }
 
     /// For people: the rate, and what keeps it there.
     pub(crate) fn text(&self, words: Words) -> String {
         let carried = match self.carried {
             Some(rate) => format!("{} {}/s", count(rate.into()), words.requests),
-            None if self.is_of_lossy_path() || self.is_always_truncated() => "none".to_owned(),
+            None if self.is_of_any_load() => "none".to_owned(),
             None => "none: no load was carried".to_owned(),
         };
         let why = self.why.clone().unwrap_or_else(|| format!("what limits it is the {}", self.limit));
@@ -96,6 +94,9 @@ impl Found {
 }
 
 fn why(limit: Limit, carried: Option<u32>, report: &Report) -> String {
+    if let Some(loss) = report.loss_of_any_load(limit, carried) {
+        return why_of_any_load(loss, report.words());
+    }
     match limit {
         Limit::Server => "what limits it is the server".to_owned(),
         Limit::Generator => {
@@ -110,25 +111,37 @@ fn why(limit: Limit, carried: Option<u32>, report: &Report) -> String {
         }
         Limit::Answers => "beyond, too many answers are to other questions than were asked".to_owned(),
         Limit::Errors => "beyond, too many answers are errors".to_owned(),
-        Limit::Truncated if carried.is_none() => {
-            "too many answers are truncated (TC), however few questions are asked".to_owned()
-        }
         Limit::Truncated => {
             "beyond, too many answers are truncated (TC): what limits it may be a limit of rates".to_owned()
         }
-        Limit::Loss => {
-            let Some(loss) = steady_loss(&report.loads) else {
-                return "every load loses the same part".to_owned();
-            };
-            let (least, most) = loss.loads;
-            format!(
-                "about {:.0} % of the {} have no answer in time, of {most} a second as of {least}: the path loses them, or the server does however little it is asked",
-                100.0 * loss.share,
-                report.words().requests
-            )
-        }
+        Limit::Loss => "every load loses the same part".to_owned(),
         Limit::Stopped => "the search was stopped".to_owned(),
     }
+}
+
+/// Why there is no knee: all loads lose the same.
+fn why_of_any_load(loss: SteadyLoss, words: Words) -> String {
+    let (least, most) = loss.loads;
+    let (what, why) = match loss.limit {
+        Limit::Errors => ("answers are errors", "the server has them however little it is asked"),
+        Limit::Truncated => (
+            "answers are truncated (TC)",
+            "they are too long for UDP or --payload, or the server truncates them whatever it is asked. Over --transport tcp they are whole",
+        ),
+        Limit::Answers => (
+            "answers are to other questions than were asked",
+            "the server mixes them up however little it is asked",
+        ),
+        _ if loss.is_late => (
+            "answers come later than --within allows",
+            "the path or the server takes so long however little it is asked",
+        ),
+        _ => ("have no answer in time", "the path loses them, or the server does however little it is asked"),
+    };
+    let of_requests = loss.limit == Limit::Loss && !loss.is_late;
+    let requests = if of_requests { format!("{} ", words.requests) } else { String::new() };
+    let share = 100.0 * loss.share;
+    format!("about {share:.0} % of the {requests}{what}, of {most} a second as of {least}: {why}")
 }
 
 /// Words for what a report counts.
@@ -206,23 +219,20 @@ impl Report {
         lines
     }
 
-    /// What to know of a search in which every load had truncated answers: such a knee says nothing of the server.
-    pub(crate) fn always_truncated(&self) -> Option<String> {
-        self.knee.as_ref().filter(|knee| knee.is_always_truncated())?;
-        let is_truncated = |load: &&Summary| load.verdict() == Verdict::Truncated;
-        let loads = || self.loads.iter().filter(is_truncated);
-        let sum = |count: fn(&Counts) -> u64| loads().map(|load| count(&load.counts)).sum::<u64>();
-        let share = 100.0 * sum(|it| it.truncated) as f64 / sum(|it| it.answered).max(1) as f64;
-        let least = loads().map(|load| load.offered).min()?;
-        let most = loads().map(|load| load.offered).max()?;
-        Some(format!(
-            "about {share:.0} % of the answers are, of {most} questions a second as of {least}: they are too long for UDP or --payload, or the server truncates them whatever it is asked. Over --transport tcp they are whole"
-        ))
+    /// What a search has lost at every load, whatever the load was, if that is why it found no knee.
+    fn loss_of_any_load(&self, limit: Limit, carried: Option<u32>) -> Option<SteadyLoss> {
+        let is_alike = |loss: &SteadyLoss| match limit {
+            // A server that is too slow for one question a second, and for more, is no lossy path.
+            Limit::Server => loss.is_late,
+            limit => loss.limit == limit,
+        };
+        let loss = steady_loss(&self.loads).filter(is_alike);
+        loss.or_else(|| loss_of_all(&self.loads).filter(is_alike)).filter(|_| carried.is_none())
     }
 
-    /// The load that tells most: the one at the knee, else the last one; of a search that found loss or truncated answers alone, the largest.
+    /// The load that tells most: the one at the knee, else the last one; of a search whose loads all lost the same part, the largest.
     pub(crate) fn telling(&self) -> Option<&Summary> {
-        if self.knee.as_ref().is_some_and(|knee| knee.is_of_lossy_path() || knee.is_always_truncated()) {
+        if self.knee.as_ref().is_some_and(Found::is_of_any_load) {
             return self.loads.iter().max_by_key(|load| load.counts.sent);
         }
         let carried = self.knee.as_ref().and_then(|knee| knee.carried);

@@ -111,9 +111,6 @@ pub(crate) fn end(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
     if let Some(knee) = &report.knee {
         writeln!(out, "knee      {}", knee.text(words))?;
     }
-    if let Some(what) = report.always_truncated() {
-        writeln!(out, "truncated {what}")?;
-    }
     let Some(load) = report.telling() else { return Ok(()) };
     let counts = &load.counts;
     writeln!(out, "{:<9} {} ({})", words.sent, counts.sent, sent_rate(load))?;
