@@ -136,7 +136,7 @@ impl<D: Device, M: Messages> Gun<D, M> {
     /// Questions are due from now on, by `schedule`.
     pub fn begin(&mut self, schedule: Schedule, now: Instant) {
         self.sample = Sample::of_rate(schedule.rate());
-        self.tally.begin(now, schedule.length(), self.within);
+        self.tally.begin(now, Some(&schedule), self.within);
         self.schedule = schedule;
     }
 

@@ -65,7 +65,8 @@ pub struct Counts {
     /// Questions that were given up before their time, because the next ones needed their IDs.
     #[serde(default)]
     pub displaced: u64,
-    /// Answers that came within the time that a search allows, while the load lasted, and are neither errors nor truncated; all answers without a search.
+    /// Answers that came within the time that a search allows, and are neither errors nor truncated, less those that the server was behind at the end;
+    /// all answers without a search.
     #[serde(default)]
     pub in_time: u64,
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use clock::{Duration, Instant};
 use hdrhistogram::Histogram;
 
+use crate::schedule::Schedule;
 use crate::summary::{Counts, Percentiles, Second, Summary, is_error};
 
 /// Nanoseconds of the longest time that is told apart.
@@ -16,6 +17,10 @@ const SECOND: Duration = Duration::from_secs(1);
 const GRACE: Duration = Duration::from_millis(100);
 /// The first of so many parts of a load tells what an answer takes before a server has a queue.
 const EARLY_PART: u64 = 10;
+/// It has so many questions at least: fewer tell little of times that differ.
+const EARLY_MIN: u64 = 30;
+/// A server is behind if chance explains it no better than once in forty loads: so many standard deviations.
+const DEVIATIONS: f64 = 2.0;
 /// The shortest last second, so that its rates are numbers.
 const SPAN_MIN: Duration = Duration::from_millis(1);
 
@@ -47,9 +52,55 @@ pub struct Tally {
     spare: Duration,
     /// It was ready to run, and something else had its core.
     waited: Duration,
-    /// Times of answers to early questions: their sum, and how many.
-    early: (Duration, u32),
-    early_until: Instant,
+    early: Early,
+    /// Good answers that came after the end of sending, and still in time.
+    in_time_after_end: u64,
+}
+
+/// What became of the questions of the first part of a load.
+#[derive(Clone, Copy, Debug)]
+struct Early {
+    until: Instant,
+    /// The length of the whole load: no answer that takes longer tells more.
+    length: Duration,
+    questions: u64,
+    /// Seconds that good answers took, and their squares.
+    sum: f64,
+    squares: f64,
+}
+
+impl Early {
+    fn new(start: Instant, schedule: Option<&Schedule>) -> Early {
+        let length = schedule.map_or(Duration::ZERO, Schedule::length);
+        let rate = schedule.map_or(1, |schedule| schedule.rate().max(1));
+        let part = (length.as_nanos() / EARLY_PART).max(EARLY_MIN * SECOND.as_nanos() / rate);
+        let until = start + Duration::from_nanos(part);
+        Early { until, length, questions: 0, sum: 0.0, squares: 0.0 }
+    }
+
+    fn on_good_answer(&mut self, due: Instant, took: Duration) {
+        if due < self.until {
+            let took = took.min(self.length).as_secs_f64();
+            self.sum += took;
+            self.squares += took * took;
+        }
+    }
+
+    /// How many answers of a load of `rate` questions a second may come after its end, if the server goes on as it began. A question without a good
+    /// answer is one that took no time.
+    ///
+    /// The mean is `rate` times the mean time (Little's law). By chance there are more of them: the times of those questions differ, and so do
+    /// those of the early ones, from which the mean is estimated.
+    fn after_end_max(&self, rate: f64) -> f64 {
+        let questions = self.questions.max(1) as f64;
+        let mean = self.sum / questions;
+        let variance = (self.squares / questions - mean * mean).max(0.0);
+        // Var(B) = rate * integral of F * (1 - F) = rate * E|X - X'| / 2, at most rate * sigma / sqrt(3).
+        let of_last_ones = rate * variance.sqrt() / 3.0_f64.sqrt();
+        let of_mean = rate * rate * variance / questions;
+        // One question may be due just when the load ends.
+        rate * mean + DEVIATIONS * (of_last_ones + of_mean).sqrt() + 1.0
+    }
 }
 
 /// What became of the questions that were due in a second.
@@ -82,8 +133,8 @@ impl Tally {
             busy: Duration::ZERO,
             spare: Duration::ZERO,
             waited: Duration::ZERO,
-            early: (Duration::ZERO, 0),
-            early_until: start,
+            early: Early::new(start, None),
+            in_time_after_end: 0,
         }
     }
 
@@ -96,10 +147,10 @@ impl Tally {
         &mut self.counts
     }
 
-    /// The load begins now: what happened before was its preparation.
-    pub(crate) fn begin(&mut self, now: Instant, length: Duration, within: Duration) {
+    /// The load begins now: what happened before was its preparation. Without a schedule, questions are due as soon as others are answered.
+    pub(crate) fn begin(&mut self, now: Instant, schedule: Option<&Schedule>, within: Duration) {
         (self.start, self.within) = (now, within);
-        self.early_until = now + Duration::from_nanos(length.as_nanos() / EARLY_PART);
+        self.early = Early::new(now, schedule);
         (self.second_began, self.second_ends) = (now, now + SECOND);
     }
 
@@ -119,6 +170,7 @@ impl Tally {
     /// The generator was so late to notice what was due, whatever became of it then.
     pub(crate) fn on_taken(&mut self, due: Instant, now: Instant) {
         self.fate(due).due += 1;
+        self.early.questions += u64::from(due < self.early.until);
         self.lag.saturating_record(now.since(due).as_nanos());
     }
 
@@ -153,24 +205,32 @@ impl Tally {
         self.second.saturating_record(now.since(due).as_nanos());
     }
 
-    /// Whether an answer counts for a search: it is a good one, came soon, and does not show that the server was behind.
-    ///
-    /// A server that is too slow by a part answers the first questions as fast as ever, and goes on to answer when nothing more is sent. What comes
-    /// later after the end than the first answers took, on the whole, is what it was behind.
+    /// Whether an answer counts for a search: it is a good one, and came soon.
     fn is_in_time(&mut self, due: Instant, now: Instant, is_good: bool) -> bool {
         if self.within == Duration::MAX {
             return true;
         }
         let took = now.since(due);
-        if due < self.early_until {
-            self.early = (self.early.0 + took, self.early.1 + 1);
+        let is_in_time = is_good && took <= self.within;
+        if is_in_time {
+            self.early.on_good_answer(due, took);
+            self.in_time_after_end += u64::from(self.sending_ended.is_some_and(|(ended, _)| now > ended));
         }
-        let allowed = match self.early {
-            (_, 0) => self.within,
-            (sum, times) => Duration::from_nanos(sum.as_nanos() / u64::from(times)),
-        };
-        let was_behind = self.sending_ended.is_some_and(|(ended, _)| now.since(ended) > allowed);
-        is_good && took <= self.within && !was_behind
+        is_in_time
+    }
+
+    /// By how many answers the server was behind at the end of a load: they came in time because nothing more was sent.
+    ///
+    /// A server that is too slow by a part answers the first questions as fast as ever, and its queue grows. So more answers come after the end
+    /// than the times of the first answers explain.
+    fn behind(&self) -> u64 {
+        let length = self.early.length.as_secs_f64();
+        if self.in_time_after_end == 0 || length == 0.0 {
+            return 0;
+        }
+        let due: u64 = self.fates.iter().map(|fate| fate.due).sum();
+        let explained = self.early.after_end_max(due as f64 / length);
+        (self.in_time_after_end as f64 - explained).max(0.0) as u64
     }
 
     /// An answer was compared with its question. Whether it counts as an answer.
@@ -258,6 +318,7 @@ impl Tally {
 
     /// What came of it: `lost` questions got no answer, of `offered` a second that were to be sent for this time.
     pub fn summary(mut self, offered: u32, length: Duration, lost: u64) -> Summary {
+        self.counts.in_time -= self.behind();
         self.end_last_second(length);
         let whole = (self.busy + self.spare).as_secs_f64();
         // It may have waited where it thought that it slept.
@@ -357,36 +418,89 @@ mod tests {
         assert_eq!(full.summary(1000, SECOND, 0).spare, 0.0);
     }
 
-    /// Answers in time to 1000 questions in a second, by a server that takes `base` microseconds and then answers one each `each`.
-    fn in_time(base: u64, each: u64) -> u64 {
+    /// A load of a second, of a server that begins with a question each `each` thousandths of the distance between two, and has its answer
+    /// `base` microseconds after that. What is in time, in parts of the whole.
+    fn in_time(questions: u32, each: u64, within: Duration, mut base: impl FnMut() -> u64) -> f64 {
         let mut tally = Tally::new(at(0));
-        tally.begin(at(0), SECOND, Duration::from_millis(100));
+        tally.begin(at(0), Some(&Schedule::new(at(0), questions, SECOND)), within);
+        let distance = 1_000_000_000 / u64::from(questions);
         let mut free = 0;
-        for number in 0..1000 {
-            let due = number * 1000;
-            free = free.max(due) + each;
-            if free + base > 1_000_000 {
+        let mut answers = Vec::new();
+        for number in 0..u64::from(questions) {
+            let due = number * distance;
+            free = free.max(due) + distance * each / 1000;
+            tally.on_sent(Instant::from_nanos(due), Instant::from_nanos(due));
+            answers.push((free + base() * 1000, due));
+        }
+        answers.sort_unstable();
+        for (now, due) in answers {
+            if now >= SECOND.as_nanos() {
                 tally.end_sending(at(1_000_000));
             }
-            tally.on_answer(at(due), at(free + base), Some(0), false);
+            tally.on_answer(Instant::from_nanos(due), Instant::from_nanos(now), Some(0), false);
         }
-        tally.counts().in_time
+        tally.summary(questions, SECOND, 0).counts.in_time as f64 / f64::from(questions)
+    }
+
+    /// Numbers below 1000 (the generator of Numerical Recipes).
+    fn random(mut seed: u64) -> impl FnMut() -> u64 {
+        move || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % 1000
+        }
+    }
+
+    /// Three tenths of the answers take 200 to 800 ms, the others 1.
+    fn resolved(seed: u64) -> impl FnMut() -> u64 {
+        let mut random = random(seed);
+        move || if random() < 300 { 200_000 + random() * 600 } else { 1000 }
+    }
+
+    #[test]
+    fn a_server_that_keeps_up_is_in_time_whatever_its_answers_take() {
+        for questions in [1, 2, 10, 50, 1000, 30_000] {
+            for base in [0, 60_000, 500_000, 999_000] {
+                assert_eq!(in_time(questions, 0, SECOND, || base), 1.0, "{questions} {base}");
+            }
+        }
+        for seed in 0..40 {
+            for questions in [10, 100, 1000, 30_000] {
+                let mut random = random(seed);
+                let uniform = in_time(questions, 0, SECOND, || random() * 800);
+                let bimodal = in_time(questions, 0, SECOND, resolved(seed));
+                assert!(uniform >= 0.98 && bimodal >= 0.98, "{seed} {questions} {uniform} {bimodal}");
+            }
+        }
+        assert_eq!(in_time(1000, 0, SECOND * 10, || 2_500_000), 1.0, "all of them come after the end");
     }
 
     #[test]
     fn what_a_server_was_behind_at_the_end_is_not_in_time() {
-        assert_eq!(in_time(0, 900), 1000, "it keeps up");
-        assert_eq!(in_time(60_000, 900), 1000, "from far away, too");
-        let behind = in_time(0, 1050);
-        assert!((950..960).contains(&behind), "it answers 952 in the second, and all within 50 ms: {behind}");
-        let far_behind = in_time(40_000, 1050);
-        assert!((950..960).contains(&far_behind), "{far_behind}");
+        let (short, long) = (SECOND / 10, SECOND);
+        for questions in [1000, 30_000] {
+            for base in [0, 40_000] {
+                let behind = |each| in_time(questions, each, short, || base);
+                assert!((0.975..0.987).contains(&behind(1020)), "a fiftieth: {}", behind(1020));
+                assert!((0.95..0.965).contains(&behind(1050)), "a twentieth: {}", behind(1050));
+                assert!(in_time(questions, 1500, long, || base) < 0.75, "a half");
+            }
+        }
+        for seed in 0..40 {
+            let mut near = random(seed);
+            let near = in_time(1000, 1050, short, || near() * 50);
+            // The more the times differ, the more questions it takes to be sure.
+            let far = in_time(30_000, 1050, long * 2, resolved(seed));
+            let half = in_time(1000, 1500, long * 2, resolved(seed));
+            assert!(near < 0.975 && far < 0.98 && half < 0.85, "{seed} {near} {far} {half}");
+        }
+        let tenfold = in_time(1000, 10_000, long * 10, || 0);
+        assert!(tenfold < 0.7, "though all is answered within 10 s: {tenfold}");
     }
 
     #[test]
     fn errors_are_no_answers_of_a_search() {
         let mut tally = Tally::new(at(0));
-        tally.begin(at(0), SECOND, Duration::from_millis(100));
+        tally.begin(at(0), Some(&Schedule::new(at(0), 1000, SECOND)), Duration::from_millis(100));
         [0, 2, 3, 503, 200].into_iter().for_each(|code| tally.on_answer(at(0), at(10), Some(code), false));
         assert_eq!((tally.counts().in_time, tally.counts().answered), (3, 5));
     }
@@ -394,7 +508,7 @@ mod tests {
     #[test]
     fn truncated_answers_are_no_answers_of_a_search() {
         let mut tally = Tally::new(at(0));
-        tally.begin(at(0), SECOND, Duration::from_millis(100));
+        tally.begin(at(0), Some(&Schedule::new(at(0), 1000, SECOND)), Duration::from_millis(100));
         [true, false, true].into_iter().for_each(|is_cut| tally.on_answer(at(0), at(10), Some(0), is_cut));
         let counts = tally.counts();
         assert_eq!((counts.in_time, counts.answered, counts.truncated), (1, 3, 2));

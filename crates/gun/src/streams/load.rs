@@ -174,16 +174,13 @@ impl Streams {
 
     /// Requests are due from now on.
     pub fn begin(&mut self, pace: Pace, now: Instant) {
-        let length = match &pace {
-            Pace::Open(schedule) => schedule.length(),
-            Pace::Closed(end) => end.since(now),
+        let schedule = match &pace {
+            Pace::Open(schedule) => Some(schedule),
+            Pace::Closed(_) => None,
         };
-        self.sample = match &pace {
-            Pace::Open(schedule) => Sample::of_rate(schedule.rate()),
-            Pace::Closed(_) => Sample::of_any(),
-        };
+        self.sample = schedule.map_or(Sample::of_any(), |schedule| Sample::of_rate(schedule.rate()));
+        self.tally.begin(now, schedule, self.within);
         self.pace = Some(pace);
-        self.tally.begin(now, length, self.within);
     }
 
     /// Nothing is due from now on. What was due before is still sent.
