@@ -14,6 +14,9 @@ use netlink_packet_route::neighbour::NeighbourMessage;
 use netlink_packet_route::route::RouteMessage;
 use steering::{LocalAddress, VlanTags};
 
+/// The routing table of those without a rule of their own: RT_TABLE_MAIN of rtnetlink(7).
+const MAIN_TABLE: u32 = 254;
+
 /// A network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
@@ -203,6 +206,15 @@ impl Mirror {
     /// All routes, by table, destination, length and metric.
     pub fn routes(&self) -> impl Iterator<Item = (&RouteKey, &Route)> {
         self.routes.iter()
+    }
+
+    /// The interfaces of default routes, the one that the kernel prefers first. Tables of policies do not count: they are for packets that their
+    /// rules choose, as those of a VPN.
+    pub fn default_interfaces(&self) -> Vec<u32> {
+        let is_default = |key: &RouteKey| key.prefix_len == 0 && key.table == MAIN_TABLE;
+        let mut defaults: Vec<_> = self.routes().filter(|(key, _)| is_default(key)).collect();
+        defaults.sort_by_key(|(key, _)| (key.destination.is_ipv6(), key.priority));
+        defaults.iter().flat_map(|(_, route)| &route.next_hops).filter_map(|hop| hop.interface).collect()
     }
 
     /// Whether a route has, or had, a limit of segment sizes. Few hosts have one, and the others need not look for it.

@@ -23,11 +23,8 @@ const INTERRUPTS: &str = "/sys/kernel/irq";
 pub(super) fn default_name() -> Option<String> {
     let monitor = NetlinkMonitor::new().ok()?;
     let mirror = monitor.mirror();
-    let defaults = mirror.routes().filter(|(key, _)| key.prefix_len == 0);
-    let mut interfaces = defaults.flat_map(|(_, route)| &route.next_hops).filter_map(|hop| hop.interface);
-    interfaces
-        .find_map(|index| mirror.link_at(index).filter(|link| link.name != "lo"))
-        .map(|link| link.name.clone())
+    let usable = |index| mirror.link_at(index).filter(|link| link.name != "lo");
+    mirror.default_interfaces().into_iter().find_map(usable).map(|link| link.name.clone())
 }
 
 /// Reads all that is known of an interface, whichever of its names this is. Changes nothing.

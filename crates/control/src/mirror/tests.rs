@@ -234,3 +234,23 @@ pub(crate) fn route_to(network: &str, prefix_len: u8, advmss: Option<u32>) -> Ro
     message.attributes.extend(advmss.map(|mss| RouteAttribute::Metrics(vec![RouteMetric::Advmss(mss)])));
     message
 }
+
+#[test]
+fn the_default_interface_is_that_of_the_main_table_with_the_least_metric() {
+    let default = |table, metric, interface| {
+        let mut message = route_to("0.0.0.0", 0, None);
+        message.header.table = table;
+        message.attributes = vec![RouteAttribute::Priority(metric), RouteAttribute::Oif(interface)];
+        RouteNetlinkMessage::NewRoute(message)
+    };
+    let mut mirror = Mirror::default();
+    assert_eq!(mirror.default_interfaces(), []);
+    for message in [default(100, 0, 7), default(254, 200, 3), default(254, 100, 4)] {
+        mirror.on_message(&message);
+    }
+    assert_eq!(
+        mirror.default_interfaces(),
+        [4, 3],
+        "the one of table 100 is for those that its rule chooses"
+    );
+}
