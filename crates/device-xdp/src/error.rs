@@ -48,7 +48,7 @@ pub enum XdpError {
         /// Generic mode's answer.
         generic: io::Error,
     },
-    /// The kernel refused the program or its maps. Linux 5.9 or later with BPF is needed; on a recent kernel this is a
+    /// The kernel refused the program or its maps. Linux 5.13 or later with BPF is needed; on a recent kernel this is a
     /// bug worth reporting, with the text.
     #[error("the kernel does not load the steering program: {0}")]
     Load(String),

@@ -11,10 +11,8 @@ pub(crate) const TOPICS: [Topic; 4] = [VERSION, FAULTS, JIT, FILES];
 
 type Version = (u32, u32);
 
-/// BPF links for XDP, by which the steering program is attached.
-const XDP_LINKS: Version = (5, 9);
-/// SO_PREFER_BUSY_POLL.
-const BUSY_POLL: Version = (5, 11);
+/// What the steering program takes. All else that Sidestep uses is older: BPF links for XDP (5.9), SO_PREFER_BUSY_POLL (5.11).
+const STEERING: Version = (5, 13);
 
 /// A fault of kernels from one version to before another, with one driver or all.
 struct Fault {
@@ -74,13 +72,12 @@ fn parse(release: &str) -> Option<Version> {
 fn version(release: &str) -> Finding {
     match parse(release) {
         None => VERSION.unknown(&format!("{release:?} is no version of Linux")),
-        Some(version) if version < XDP_LINKS => VERSION.bad(
+        Some(version) if version < STEERING => VERSION.bad(
             format!("Linux {release}"),
-            "without BPF links for XDP (Linux 5.9) Sidestep cannot use an interface; DNS runs on kernel sockets",
-        ),
-        Some(version) if version < BUSY_POLL => VERSION.better(
-            format!("Linux {release}"),
-            "before Linux 5.11 --busy-poll has no effect",
+            format!(
+                "Sidestep's XDP program takes Linux {}.{}: without it Sidestep cannot use an interface; DNS runs on kernel sockets",
+                STEERING.0, STEERING.1
+            ),
         ),
         Some(_) => VERSION.good(format!("Linux {release} has all that Sidestep uses")),
     }
@@ -131,7 +128,8 @@ mod tests {
     fn the_version_says_what_is_there() {
         let verdict = |release| found(&linux(release), "ice", "kernel.version").verdict;
         assert_eq!(verdict("6.18.44-fc"), Verdict::Good);
-        assert_eq!(verdict("5.10.0"), Verdict::CouldBeBetter);
+        assert_eq!(verdict("5.13.0"), Verdict::Good);
+        assert_eq!(verdict("5.10.0-28-amd64"), Verdict::Bad, "Debian 11");
         assert_eq!(verdict("4.18.0-348.el8"), Verdict::Bad);
         assert_eq!(verdict("next"), Verdict::NotKnown);
     }
