@@ -219,6 +219,11 @@ impl Inspection {
         self.0.driver()
     }
 
+    /// Whether Sidestep attaches its program in generic mode, as the driver would hand it down to the interfaces below: a bond.
+    pub fn hands_programs_down(&self) -> bool {
+        self.0.hands_programs_down()
+    }
+
     /// The XDP program on it. Without privileges the kernel does not tell whose it is.
     pub fn program(&self) -> io::Result<Option<PresentProgram>> {
         let (Some(id), Some(attach)) = (self.0.xdp_program()?, self.0.xdp_mode()?) else { return Ok(None) };

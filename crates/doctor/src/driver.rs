@@ -38,12 +38,16 @@ pub(crate) fn examine(interface: &Interface, findings: &mut Vec<Finding>) {
             Some(place) => NAME.good(format!("the driver is {}, the device is at {place}", driver.name)),
         }),
         by_word(interface),
-        ZERO_COPY.of(&interface.xdp, zero_copy),
+        ZERO_COPY.of(&interface.xdp, |features| zero_copy(features, interface)),
         ATTACHED.of(&interface.attached, |attached| program(name, attached.as_ref())),
         MTU.of(&interface.mtu, |mtu| mtu_of(name, *mtu)),
     ]);
     if let Some(outcome) = &interface.probe {
         findings.push(PROBE.of(outcome, |probe| match probe {
+            Probe { is_native: false } if interface.hands_programs_down => PROBE.better(
+                "generic mode took the steering program; the driver would hand it down to the interfaces below",
+                "the kernel makes a buffer of its own for each packet before Sidestep sees it",
+            ),
             Probe { is_native: true } => PROBE.good("the driver took the steering program"),
             Probe { is_native: false } => PROBE.better(
                 "the driver refused the steering program; generic mode took it",
@@ -62,8 +66,21 @@ fn by_word(interface: &Interface) -> Finding {
     }
 }
 
+/// Whether the driver takes Sidestep's program, as far as is known.
+fn is_native(features: &XdpFeatures, interface: &Interface) -> bool {
+    let was_refused = matches!(interface.probe, Some(Known::Is(Probe { is_native: false })));
+    let has_all = features.basic && features.redirect;
+    has_all && !was_refused && !interface.hands_programs_down && refused_by_virtio(interface).is_none()
+}
+
 fn xdp(features: &XdpFeatures, interface: &Interface) -> Finding {
     const GENERIC: &str = "the kernel makes a buffer of its own for each packet before Sidestep sees it";
+    if interface.hands_programs_down {
+        return XDP.better(
+            "the driver hands XDP programs down to the interfaces below this one: only generic mode is there",
+            format!("{GENERIC}; an interface of a single NIC is faster"),
+        );
+    }
     if let Some(why) = refused_by_virtio(interface).filter(|_| features.basic) {
         return XDP
             .better(
@@ -111,10 +128,14 @@ fn refused_by_virtio(interface: &Interface) -> Option<&'static str> {
     }
 }
 
-fn zero_copy(features: &XdpFeatures) -> Finding {
-    match features.zero_copy {
-        true => ZERO_COPY.good("the driver has zero-copy: the NIC writes into Sidestep's memory"),
-        false => ZERO_COPY.better(
+fn zero_copy(features: &XdpFeatures, interface: &Interface) -> Finding {
+    match (features.zero_copy, is_native(features, interface)) {
+        (true, true) => ZERO_COPY.good("the driver has zero-copy: the NIC writes into Sidestep's memory"),
+        (true, false) => ZERO_COPY.better(
+            "the driver has zero-copy, but only in native mode, which is not there",
+            "the kernel copies each packet, and sends by way of its own buffers, until the driver takes a program",
+        ),
+        (false, _) => ZERO_COPY.better(
             "the driver has no zero-copy",
             "the kernel copies each packet, and sends by way of its own buffers; only another NIC or a newer driver changes that",
         ),
@@ -229,6 +250,37 @@ mod tests {
         for (id, verdict) in verdicts(&veth) {
             assert_eq!(verdict == Verdict::CouldBeBetter, better.contains(&id), "{id} {verdict:?}");
         }
+    }
+
+    #[test]
+    fn a_driver_that_hands_programs_down_has_no_native_mode() {
+        let bond = Interface {
+            xdp: Known::Is(XdpFeatures { basic: true, redirect: true, zero_copy: true }),
+            hands_programs_down: true,
+            ..Interface::default()
+        };
+        let mut findings = Vec::new();
+        examine(&bond, &mut findings);
+        assert!(findings[2].seen.ends_with("only generic mode is there"), "{:?}", findings[2]);
+        assert_eq!(
+            verdicts(&bond)[2..4],
+            ["driver.xdp", "driver.zero-copy"].map(|id| (id, Verdict::CouldBeBetter))
+        );
+        let probed = Interface { probe: Some(Known::Is(Probe { is_native: false })), ..bond };
+        examine(&probed, &mut findings);
+        assert!(findings.last().unwrap().seen.contains("hand it down"), "{:?}", findings.last());
+    }
+
+    #[test]
+    fn zero_copy_is_there_in_native_mode_only() {
+        let all = XdpFeatures { basic: true, redirect: true, zero_copy: true };
+        let zero_copy = |features, probe: Option<bool>| {
+            let probe = probe.map(|is_native| Known::Is(Probe { is_native }));
+            verdicts(&Interface { xdp: Known::Is(features), probe, ..Interface::default() })[3].1
+        };
+        assert_eq!((zero_copy(all, None), zero_copy(all, Some(true))), (Verdict::Good, Verdict::Good));
+        assert_eq!(zero_copy(all, Some(false)), Verdict::CouldBeBetter);
+        assert_eq!(zero_copy(XdpFeatures { redirect: false, ..all }, None), Verdict::CouldBeBetter);
     }
 
     #[test]

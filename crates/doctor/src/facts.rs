@@ -117,6 +117,8 @@ pub struct Interface {
     pub driver: Known<Driver>,
     /// What the driver says of XDP.
     pub xdp: Known<XdpFeatures>,
+    /// It would hand a program down to the interfaces below it, so that Sidestep's runs in generic mode.
+    pub hands_programs_down: bool,
     /// The XDP program on it.
     pub attached: Known<Option<Attached>>,
     /// What came of attaching a program; `None` if that was not asked for.

@@ -76,6 +76,7 @@ fn by_netlink(interface: &mut Interface, mirror: &Mirror, inspection: &Inspectio
         is_native: program.attach == AttachMode::Native,
         is_ours: program.is_steering,
     };
+    interface.hands_programs_down = inspection.hands_programs_down();
     interface.attached = inspection.program().map(|program| program.map(attached)).into();
 }
 
