@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use ::doctor::{Known, Process, Program};
@@ -67,10 +68,11 @@ fn contains(path: &Path, wanted: &[u8]) -> std::io::Result<bool> {
     }
 }
 
-/// The processes that execute a file, as far as this user may see them.
+/// The processes that execute a file, as far as this user may see them. A container has a file of its own at the same path.
 fn processes_of(path: &Path) -> Vec<Process> {
-    let Ok(path) = fs::canonicalize(path) else { return Vec::new() };
-    let is_same = |pid: &u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == path);
+    let file = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
+    let Some(wanted) = file(path) else { return Vec::new() };
+    let is_same = |pid: &u32| file(Path::new(&format!("/proc/{pid}/exe"))) == Some(wanted);
     numbered("/proc", "").into_iter().filter(is_same).filter_map(process).collect()
 }
 
@@ -122,6 +124,26 @@ mod tests {
         fs::write(&path, &octets[..octets.len() - 1]).unwrap();
         assert!(!contains(&path, SECCOMP).unwrap());
         fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn processes_are_told_apart_by_their_files_and_not_by_their_paths() {
+        let directory = std::env::temp_dir().join(format!("sidestep-doctor-same-{}", std::process::id()));
+        fs::create_dir(&directory).unwrap();
+        let (first, second) = (directory.join("first"), directory.join("second"));
+        fs::copy("/bin/sleep", &first).unwrap();
+        fs::hard_link(&first, &second).unwrap();
+        let mut child = std::process::Command::new(&first).arg("60").spawn().unwrap();
+        let is_found = |path: &Path| processes_of(path).iter().any(|process| process.pid == child.id());
+        let found = is_found(&second);
+        // Another file at the path that the process was begun by.
+        fs::copy("/bin/sleep", directory.join("new")).unwrap();
+        fs::rename(directory.join("new"), &first).unwrap();
+        let of_another = is_found(&first);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        fs::remove_dir_all(directory).unwrap();
+        assert_eq!((found, of_another), (true, false));
     }
 
     #[test]
