@@ -17,8 +17,11 @@ use serde::{Deserialize, Serialize};
 use super::machine::read;
 
 const VERSION: u32 = 1;
-/// O_NOFOLLOW for `custom_flags`.
-const NO_LINKS: i32 = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+/// O_NOFOLLOW and O_NONBLOCK for `custom_flags`: no link, and no wait for the other end of a pipe.
+const PLAIN: i32 = rustix::fs::OFlags::NOFOLLOW.union(rustix::fs::OFlags::NONBLOCK).bits() as i32;
+/// What to do about a file that is of no use.
+const LOST: &str =
+    "what was before is not known: remove it, and start the machine again to have the kernel's defaults";
 /// Octets of the file, at most: thousands of changes.
 const SIZE_MAX: u64 = 4 << 20;
 
@@ -62,7 +65,7 @@ impl StateFile {
         made.with_context(|| format!("making {}", directory.display()))?;
         let name = beside(path, ".lock");
         let mut options = OpenOptions::new();
-        options.create(true).truncate(false).write(true).mode(0o600).custom_flags(NO_LINKS);
+        options.create(true).truncate(false).write(true).mode(0o600).custom_flags(PLAIN);
         let lock = options.open(&name);
         let lock = lock.with_context(|| name.display().to_string())?;
         match lock.try_lock() {
@@ -75,20 +78,23 @@ impl StateFile {
     /// What the file holds; `None` if it is not there.
     pub(super) fn load(&self) -> anyhow::Result<Option<State>> {
         let name = || self.path.display().to_string();
-        let file = match OpenOptions::new().read(true).custom_flags(NO_LINKS).open(&self.path) {
+        let file = match OpenOptions::new().read(true).custom_flags(PLAIN).open(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error).with_context(name),
         };
         let metadata = file.metadata().with_context(name)?;
         let is_own = metadata.uid() == rustix::process::geteuid().as_raw() && metadata.mode() & 0o022 == 0;
-        if !(is_own && metadata.is_file()) {
+        if !metadata.is_file() {
+            bail!("{} is no file: name another --state", name());
+        }
+        if !is_own {
             bail!("{} is not used: others can have written it", name());
         }
         let mut text = String::new();
         file.take(SIZE_MAX).read_to_string(&mut text).with_context(name)?;
         let state: State = serde_json::from_str(&text)
-            .with_context(|| format!("{} is not a state of `sidestep tune`", self.path.display()))?;
+            .with_context(|| format!("{} is not a state of `sidestep tune`; {LOST}", self.path.display()))?;
         if state.version != VERSION {
             bail!(
                 "{} is of version {}, and this program knows {VERSION}",
@@ -243,6 +249,8 @@ mod tests {
             fs::write(&path, text).unwrap();
             let error = file.load().err().unwrap().to_string();
             assert!(error.contains("tune.json"), "{error}");
+            let is_damaged = !text.contains("version");
+            assert_eq!(error.contains("start the machine again"), is_damaged, "{error}");
         }
         fs::remove_dir_all(directory).unwrap();
     }
@@ -264,6 +272,25 @@ mod tests {
         fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink(&target, &path).unwrap();
         assert!(file.load().is_err());
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn a_pipe_is_no_state_and_nobody_waits_for_its_other_end() {
+        let directory = directory("pipe");
+        let path = directory.join("tune.json");
+        let file = StateFile::open(&path).unwrap();
+        let make = |path: &Path| {
+            let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+            rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        };
+        make(&path);
+        let error = file.load().err().unwrap().to_string();
+        assert!(error.ends_with("is no file: name another --state"), "{error}");
+        drop(file);
+        fs::remove_file(beside(&path, ".lock")).unwrap();
+        make(&beside(&path, ".lock"));
+        assert!(StateFile::open(&path).is_err());
         fs::remove_dir_all(directory).unwrap();
     }
 
