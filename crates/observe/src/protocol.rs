@@ -269,8 +269,12 @@ fn reply(content: &[u8]) -> Result<Reply, ProtocolError> {
     }
 }
 
-/// Parses what a broker says. It passes on texts of programs, and one of them is no reason to hide the others: control characters are replaced.
-pub(crate) fn printable<T: DeserializeOwned>(content: &[u8]) -> Result<T, ProtocolError> {
+/// Parses a text of others that is to be shown as a whole, such as what a broker says. It passes on texts of programs, and one of them is no reason to
+/// hide the others: control characters are replaced.
+///
+/// # Errors
+/// `Content`: it is no JSON, or another one.
+pub fn printable<T: DeserializeOwned>(content: &[u8]) -> Result<T, ProtocolError> {
     if controls_of(content) == Controls::None {
         return json(content);
     }

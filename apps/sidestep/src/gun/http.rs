@@ -10,12 +10,12 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use rustls::pki_types::ServerName;
 
-use super::options::{Certificates, Http};
+use super::options::{Certificates, Http, read_at_most};
 use super::sockets::{Kind, Target, Tls};
 use crate::authority::has_port_or_none;
 
 /// Octets of a body at most.
-const BODY_MAX: u64 = 1 << 30;
+const BODY_MAX: usize = 1 << 30;
 /// Fields that say how a message is framed, which follows from the other options; HTTP/2 and HTTP/3 have none of the last ones (RFC 9113, 8.2.2; RFC 9114, 4.2).
 const FRAMING: [&str; 2] = ["content-length", "transfer-encoding"];
 const OF_A_CONNECTION: [&str; 4] = ["connection", "keep-alive", "proxy-connection", "upgrade"];
@@ -233,15 +233,13 @@ fn read_field(text: &str, version: HttpVersion) -> anyhow::Result<(HeaderName, H
 
 fn read_body(text: &str) -> anyhow::Result<Vec<u8>> {
     if let Some(size) = size(text) {
-        ensure!(size <= BODY_MAX, "a body has {BODY_MAX} octets at most");
+        ensure!(size <= BODY_MAX as u64, "a body has {BODY_MAX} octets at most");
         return Ok(vec![b'x'; size as usize]);
     }
-    let is_small = std::fs::metadata(Path::new(text)).is_ok_and(|file| file.len() <= BODY_MAX);
-    let read = || {
-        ensure!(is_small, "no file of {BODY_MAX} octets at most, and no size such as 64k");
-        Ok(std::fs::read(text)?)
-    };
-    read().with_context(|| format!("--body {text}"))
+    let file = read_at_most(Path::new(text), BODY_MAX);
+    file.with_context(|| {
+        format!("--body {text}: no file of {BODY_MAX} octets at most, and no size such as 64k")
+    })
 }
 
 /// `None` if this is no size.

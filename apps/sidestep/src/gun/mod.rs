@@ -54,6 +54,8 @@ use streams::StreamRange;
 
 /// How near the two sides of a knee have to be.
 const PRECISION: f64 = 1.05;
+/// The last second of a load has so many seconds at least.
+const SPAN_MIN: f64 = 0.001;
 /// Requests a second that a search begins with, if nobody says.
 const FIRST_RATE: u32 = 1000;
 
@@ -323,11 +325,7 @@ fn save(report: &Report, reports: &Reports) -> anyhow::Result<()> {
 }
 
 fn compare(options: &Compare) -> anyhow::Result<ExitCode> {
-    let read = |path: &Path| -> anyhow::Result<Report> {
-        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        serde_json::from_str(&text).with_context(|| format!("{}: this is no report of `gun`", path.display()))
-    };
-    let (first, second) = (read(&options.first)?, read(&options.second)?);
+    let (first, second) = (read_report(&options.first)?, read_report(&options.second)?);
     if options.html.as_deref() != Some(Path::new("-")) {
         output::to_stdout(|out| text::compare(&first, &second, out))?;
     }
@@ -335,6 +333,19 @@ fn compare(options: &Compare) -> anyhow::Result<ExitCode> {
         write_file(path, &html::page(&[&first, &second]))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A report that may come from somebody else: its texts are fit for a terminal, and its seconds for rates.
+fn read_report(path: &Path) -> anyhow::Result<Report> {
+    let name = || path.display().to_string();
+    let text = std::fs::read(path).with_context(name)?;
+    let report: Report = observe::protocol::printable(&text)
+        .with_context(|| format!("{}: this is no report of `gun`", name()))?;
+    let mut spans = report.loads.iter().flat_map(|load| &load.seconds).map(|second| second.span_s);
+    if let Some(span) = spans.find(|span| *span < SPAN_MIN) {
+        anyhow::bail!("{}: this is no report of `gun`: a `span_s` of {span} is no length of time", name());
+    }
+    Ok(report)
 }
 
 fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
@@ -468,6 +479,29 @@ mod tests {
         };
         check(|_| 0, 100, 1);
         check(|sent| (sent * 7).div_ceil(10), 30, 125);
+    }
+
+    #[test]
+    fn reports_of_others_are_read_with_care() {
+        let path = std::env::temp_dir().join(format!("sidestep-gun-report-{}", std::process::id()));
+        let read = |bottleneck: &str, span_s: f64| {
+            let mut tally = Tally::new(clock::Instant::ZERO);
+            tally.end_seconds(clock::Instant::from_nanos(1_000_000_000));
+            let mut load = tally.summary(1, Duration::from_secs(1), 0);
+            load.bottleneck = Some(bottleneck.to_owned());
+            load.seconds.iter_mut().for_each(|second| second.span_s = span_s);
+            assert_eq!(load.seconds.len(), 1);
+            let report = Report { kind: "gun dns".to_owned(), loads: vec![load], ..Report::default() };
+            std::fs::write(&path, serde_json::to_string_pretty(&report).unwrap()).unwrap();
+            read_report(&path).map_err(|error| error.to_string())
+        };
+        let report = read("\u{1b}]0;hello\u{7}", SPAN_MIN).unwrap();
+        assert_eq!(report.loads[0].bottleneck.as_deref(), Some("?]0;hello?"));
+        for span_s in [0.0, -1.0, 1e-300] {
+            let error = read("", span_s).unwrap_err();
+            assert!(error.contains("this is no report of `gun`: a `span_s` of"), "{error}");
+        }
+        std::fs::remove_file(path).unwrap();
     }
 
     /// A path that loses three of ten questions, whatever the load.

@@ -1,13 +1,14 @@
 //! The command line.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, Hasher};
+use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
 use clock::Duration;
 use device_dpdk::DpdkOptions;
@@ -26,6 +27,8 @@ const RATE_MAX: f64 = 100e6;
 
 /// Octets of the longest datagram that an MTU of 1500 takes behind an IPv6 header.
 const DATAGRAM_MAX: usize = 1452;
+/// Octets of a file of names at most: tens of millions of them.
+const NAMES_MAX: usize = 1 << 30;
 
 /// For how long, and whether the rate is searched.
 #[derive(Args, Clone, Debug)]
@@ -52,6 +55,19 @@ impl Search {
     pub(crate) fn within(&self) -> Duration {
         if self.find_knee { self.within } else { Duration::MAX }
     }
+}
+
+/// What a source holds. It may have no end, as devices and pipes.
+fn at_most(source: impl Read, most: usize) -> anyhow::Result<Vec<u8>> {
+    let mut octets = Vec::new();
+    source.take(most as u64 + 1).read_to_end(&mut octets)?;
+    ensure!(octets.len() <= most, "there are more than {most} octets");
+    Ok(octets)
+}
+
+/// The same of a file.
+pub(crate) fn read_at_most(path: &Path, most: usize) -> anyhow::Result<Vec<u8>> {
+    at_most(File::open(path)?, most)
 }
 
 /// Where reports go, and whether the server may be loaded.
@@ -330,12 +346,9 @@ impl Udp {
         let Some(path) = &self.payload else {
             return Datagrams::echoed(self.size.into()).context("--size is too small");
         };
-        let octets = std::fs::read(path).with_context(|| path.display().to_string())?;
-        let len = octets.len();
-        let datagrams = Datagrams::of(octets).filter(|_| len <= DATAGRAM_MAX);
-        datagrams.with_context(|| {
-            format!("{} has {len} octets: a datagram has 2 to {DATAGRAM_MAX}", path.display())
-        })
+        let unfit = || format!("{} has not 2 to {DATAGRAM_MAX} octets, as a datagram", path.display());
+        let octets = read_at_most(path, DATAGRAM_MAX).with_context(unfit)?;
+        Datagrams::of(octets).with_context(unfit)
     }
 
     /// What is sent, for people.
@@ -455,15 +468,13 @@ impl Dns {
 
     pub(crate) fn questions(&self, seed: u64) -> anyhow::Result<Questions> {
         let (text, origin) = match &self.names {
-            None => (self.name.clone(), "--name".to_owned()),
+            None => (Ok(self.name.clone().into_bytes()), "--name".to_owned()),
             Some(path) if path.as_os_str() == "-" => {
-                (std::io::read_to_string(std::io::stdin())?, "stdin".to_owned())
+                (at_most(std::io::stdin(), NAMES_MAX), "stdin".to_owned())
             }
-            Some(path) => {
-                let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-                (text, path.display().to_string())
-            }
+            Some(path) => (read_at_most(path, NAMES_MAX), path.display().to_string()),
         };
+        let text = text.and_then(|text| Ok(String::from_utf8(text)?)).with_context(|| origin.clone())?;
         let (payload, dnssec, recursion) = (self.payload, self.dnssec, self.recursion);
         let cookie = self.cookie.as_ref().map_or_else(Vec::new, |cookie| cookie.0.clone());
         let manner = Manner { payload, dnssec, recursion, subnets: self.subnets.clone(), cookie };
@@ -583,6 +594,14 @@ fn time(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_has_no_end_is_judged_while_it_is_read() {
+        assert_eq!(at_most(&b"12345"[..], 5).unwrap(), b"12345");
+        let mut source = std::io::repeat(b'x').take(1 << 20);
+        let error = at_most(&mut source, 5).unwrap_err().to_string();
+        assert_eq!((&error[..], source.limit()), ("there are more than 5 octets", (1 << 20) - 6));
+    }
 
     #[test]
     fn both_reports_do_not_go_to_one_file() {
