@@ -79,6 +79,11 @@ impl Look {
         self.programs.is_empty() && self.brokers == 0
     }
 
+    /// Whether this program runs.
+    pub(super) fn has(&self, pid: u32) -> bool {
+        self.programs.iter().any(|program| program.pid == pid)
+    }
+
     /// Whether nothing runs, and nobody was too slow to say that it does.
     pub(super) fn is_over(&self) -> bool {
         self.is_of_nobody() && !self.may_answer

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use ratatui::Frame;
 
@@ -84,10 +84,18 @@ impl Top {
         Duration::from_secs(self.interval)
     }
 
-    /// The first look. An error if nothing runs.
+    /// The first look. An error if nothing runs, or not the program whose sockets are wanted.
     fn first_look(&self, looker: &mut Looker) -> anyhow::Result<Look> {
         let look = looker.look(self.sockets);
-        if look.is_of_nobody() { Err(self.why_nobody(&look)) } else { Ok(look) }
+        if look.is_of_nobody() { Err(self.why_nobody(&look)) } else { self.with_sockets(look) }
+    }
+
+    fn with_sockets(&self, look: Look) -> anyhow::Result<Look> {
+        let Some(pid) = self.sockets.filter(|pid| !look.has(*pid)) else { return Ok(look) };
+        match look.failures(Some(pid)).next() {
+            Some(why) => bail!("{why}"),
+            None => bail!("--sockets: no Sidestep program {pid} is running here"),
+        }
     }
 
     fn why_nobody(&self, look: &Look) -> anyhow::Error {
@@ -235,5 +243,41 @@ impl Wish {
         let selected = self.selected.lock().unwrap_or_else(PoisonError::into_inner);
         let before = *selected;
         drop(self.changed.wait_timeout_while(selected, time, |selected| *selected == before));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::look::Seen;
+    use super::*;
+
+    #[derive(Parser)]
+    struct Words {
+        #[command(flatten)]
+        top: Top,
+    }
+
+    #[test]
+    fn sockets_of_what_is_no_sidestep_program_are_an_error() {
+        let look = |failures: &[(Option<u32>, String)]| Look {
+            at: std::time::Instant::now(),
+            programs: vec![Seen { pid: 7, ..Seen::default() }],
+            interfaces: Vec::new(),
+            brokers: 0,
+            failures: failures.to_vec(),
+            may_answer: false,
+        };
+        let check = |words: &[&str], look| {
+            let top = Words::parse_from([&["top"], words].concat()).top;
+            top.with_sockets(look).map(|_| ()).map_err(|error| error.to_string())
+        };
+        assert_eq!(check(&[], look(&[])), Ok(()));
+        assert_eq!(check(&["--sockets", "7"], look(&[])), Ok(()));
+        let none = "--sockets: no Sidestep program 1 is running here".to_owned();
+        assert_eq!(check(&["--sockets", "1"], look(&[(None, "others".to_owned())])), Err(none));
+        let silent = check(&["--sockets", "1"], look(&[(Some(1), "1 does not answer".to_owned())]));
+        assert_eq!(silent, Err("1 does not answer".to_owned()));
     }
 }
