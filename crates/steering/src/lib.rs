@@ -6,7 +6,9 @@
 
 pub mod claim;
 pub mod rss;
+mod source_ports;
 mod table;
 
 pub use claim::{Claim, ClaimTerms, ListenAddress, LocalAddress, Marks, QueueSet, Transport, VlanTags};
+pub use source_ports::{Found, LocalPorts, SourcePorts, Spread};
 pub use table::{ClaimTable, Verdict};

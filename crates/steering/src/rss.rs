@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 
 /// Octets of a key.
 pub const KEY_LEN: usize = 40;
-/// Entries of an indirection table.
+/// Entries of an indirection table, where nobody says otherwise.
 pub const TABLE_LEN: usize = 128;
 /// Octets of the longest input: two IPv6 addresses and two ports.
 const INPUT_MAX: usize = 36;
@@ -62,6 +62,14 @@ impl Toeplitz {
         self.hash_addresses_and(source, destination, &[])
     }
 
+    /// What a destination port adds to the hash of a packet of IPv4 or IPv6: it is that of the same packet to port 0, exclusive or this.
+    pub(crate) fn part_of_port(&self, is_v4: bool, port: u16) -> u32 {
+        let mut input = [0; INPUT_MAX];
+        let end = if is_v4 { 12 } else { 36 };
+        input[end - 2..end].copy_from_slice(&port.to_be_bytes());
+        self.hash(&input)
+    }
+
     fn hash_addresses_and(&self, source: IpAddr, destination: IpAddr, ports: &[u8]) -> u32 {
         let mut input = [0; INPUT_MAX];
         let addresses_len = match (source, destination) {
@@ -96,9 +104,9 @@ fn key_window(key: &[u8; KEY_LEN], start: usize) -> u32 {
     (five >> (8 - start % 8)) as u32
 }
 
-/// Which queue receives which hashes.
+/// Which queue receives which hashes: the low bits of a hash are the number of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IndirectionTable([u16; TABLE_LEN]);
+pub struct IndirectionTable(Box<[u16]>);
 
 impl IndirectionTable {
     /// Spreads hashes evenly over `queues` queues, as drivers do by default.
@@ -107,17 +115,23 @@ impl IndirectionTable {
     /// If `queues` is zero.
     pub fn even(queues: u16) -> IndirectionTable {
         assert!(queues > 0, "packets arrive somewhere");
-        IndirectionTable(std::array::from_fn(|entry| (entry % usize::from(queues)) as u16))
+        IndirectionTable((0..TABLE_LEN).map(|entry| (entry % usize::from(queues)) as u16).collect())
     }
 
-    /// A table as a driver reports it.
-    pub fn new(entries: [u16; TABLE_LEN]) -> IndirectionTable {
-        IndirectionTable(entries)
+    /// A table as a driver reports it. `None` unless its length is a power of two: no specification says which entry a hash
+    /// has in one of another length.
+    pub fn new(entries: &[u16]) -> Option<IndirectionTable> {
+        entries.len().is_power_of_two().then(|| IndirectionTable(entries.into()))
     }
 
     /// The queue for `hash`.
     pub fn queue(&self, hash: u32) -> u16 {
-        self.0[hash as usize % TABLE_LEN]
+        self.0[hash as usize & (self.0.len() - 1)]
+    }
+
+    /// The queue of each entry.
+    pub fn entries(&self) -> &[u16] {
+        &self.0
     }
 }
 
@@ -162,8 +176,17 @@ mod tests {
     }
 
     #[test]
-    fn only_the_low_seven_bits_choose_the_queue() {
+    fn only_the_low_bits_choose_the_queue() {
         let table = IndirectionTable::even(4);
         assert_eq!(table.queue(0xffff_ff80), table.queue(0));
+        let short = IndirectionTable::new(&[3, 1]).unwrap();
+        assert_eq!([0, 1, 2, u32::MAX].map(|hash| short.queue(hash)), [3, 1, 3, 1]);
+    }
+
+    #[test]
+    fn a_table_whose_length_is_no_power_of_two_is_not_understood() {
+        assert_eq!([0, 3, 96, 192].map(|len| IndirectionTable::new(&vec![0; len])), [None, None, None, None]);
+        let lens = [1, 64, 512, 2048];
+        assert_eq!(lens.map(|len| IndirectionTable::new(&vec![0; len]).unwrap().entries().len()), lens);
     }
 }
