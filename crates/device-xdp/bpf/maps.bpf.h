@@ -51,6 +51,8 @@ struct claim_terms {
 #define KERNEL_NEW 1
 // Some flows are the kernel's: those that are noted. The program sets this itself where a listener of the kernel's goes first.
 #define KERNEL_SOME 2
+// The kernel has no connection but those that are noted: it would reset the others, whatever queue their segments come by.
+#define KERNEL_NONE 4
 
 // Beside the epoch in the note of a flow that a socket will get as soon as there is one: until then nobody knows the connection,
 // and the kernel would reset it.
@@ -127,6 +129,15 @@ struct {
 	__type(key, __u32);
 	__array(values, struct flow_table);
 } kernel_flows SEC(".maps");
+
+// Connections of which a segment came by a queue where their claim does not hold (KERNEL_NONE), and the queue: who relies on their coming by others
+// learns of it.
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct flow_key);
+	__type(value, __u32);
+} misdirected SEC(".maps");
 
 // Sockets: that of a queue by the queue's number, and those that share one by `SHARER` and their own numbers.
 struct {

@@ -13,7 +13,8 @@
 //   - fits a frame, whatever the MTU; a TCP segment may come in several where the sockets take that.
 // Everything else passes to the kernel, and so does a claimed packet on a queue that has no socket. But the kernel would reset
 // a TCP connection of which it gets a segment and knows nothing: one that no socket can be given is dropped, and sent again. So is
-// one of a connection that is on its way from one socket to the next.
+// one of a connection that is on its way from one socket to the next, and one that comes by another queue than those of its claim, where all that the kernel
+// has of the claim is noted.
 //
 // User space keeps the maps: see maps.bpf.h.
 
@@ -135,6 +136,20 @@ static __always_inline enum outcome by_notes(const struct packet *packet, struct
 	return noted && *noted == (epoch | AWAITED) && !takeable ? DROPPED_AWAITED : REDIRECTED;
 }
 
+// A segment of a connection of ours came by a queue that is none of its claim's. Apart from the rest, whose stack has no room for it.
+static __noinline enum outcome note_misdirected(const struct packet *packet, __u32 queue)
+{
+	struct flow_key flow = flow_of(packet);
+
+	bpf_map_update_elem(&misdirected, &flow, &queue, BPF_ANY);
+	return DROPPED_CLAIMED_TCP;
+}
+
+static __always_inline int is_misdirected(const struct packet *packet, const struct claim_terms *terms)
+{
+	return terms->flags & KERNEL_NONE && is_tcp_segment(packet) && !packet->begins;
+}
+
 // Octets of a packet, of which the program may see the first part only where it comes in several (`chains`).
 static __always_inline __u64 length_of(struct xdp_md *ctx, int chains)
 {
@@ -159,14 +174,14 @@ static __always_inline enum outcome decide(struct xdp_md *ctx, const struct pack
 		obstacle = PASSED_TOO_LONG;
 	queues = takers(ctx, packet, terms, ctx->rx_queue_index);
 	socket = socket_for(packet, queues, ctx->rx_queue_index, queues != terms->queues);
-	if (terms->flags || queues != terms->queues) {
+	if (terms->flags & (KERNEL_NEW | KERNEL_SOME) || queues != terms->queues) {
 		served = socket != NO_SOCKET && has_socket(socket);
 		noted = by_notes(packet, terms, served, served && !obstacle);
 	}
 	if (noted != REDIRECTED)
 		return noted;
 	if (socket == NO_SOCKET)
-		return PASSED_OTHER_QUEUE;
+		return is_misdirected(packet, terms) ? note_misdirected(packet, ctx->rx_queue_index) : PASSED_OTHER_QUEUE;
 	if (obstacle)
 		return is_tcp_segment(packet) && (has_socket(socket) || is_reopening()) ? DROPPED_CLAIMED_TCP : obstacle;
 	// XDP_PASS is what the helper returns for a queue without a socket.

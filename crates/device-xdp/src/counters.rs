@@ -37,7 +37,8 @@ pub struct SteeringCounters {
     /// Claimed, but of a flow that is the kernel's.
     pub passed_kernel_flow: u64,
     /// Claimed TCP that no socket can be given, as it has IP options or extension headers, is a fragment, or is longer than a
-    /// frame. The kernel, which does not know the connection, would reset it.
+    /// frame; or as it came by another queue than a connection's that the kernel cannot have. The kernel, which does not know the connection, would
+    /// reset it.
     pub dropped_claimed_tcp: u64,
     /// Claimed TCP that came while sockets were opened anew.
     pub dropped_reopening: u64,

@@ -1,5 +1,5 @@
-//! Rules in the NIC that steer flows to queues, where it has such: ETHTOOL_SRXCLSRLINS and its siblings (linux/ethtool.h). Netlink has
-//! no messages for them.
+//! Rules in the NIC that steer flows to queues, where it has such: ETHTOOL_SRXCLSRLINS and its siblings (linux/ethtool.h); and which fields of packets it
+//! hashes for all others. Netlink has no messages for the rules, and before Linux 6.17 none for the fields.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -25,6 +25,7 @@ pub struct FlowRule {
     pub queue: u32,
 }
 
+const HASHED_FIELDS: u32 = 0x29;
 const RULE_COUNT: u32 = 0x2e;
 const RULE: u32 = 0x2f;
 const RULE_LIST: u32 = 0x30;
@@ -135,6 +136,41 @@ impl FlowRule {
     }
 }
 
+/// What of a packet of TCP decides by which queue it comes, if that is its hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HashedFields {
+    /// Both addresses.
+    Addresses,
+    /// Both addresses and both ports.
+    AddressesAndPorts,
+    /// Others, or others besides.
+    Other,
+}
+
+impl HashedFields {
+    /// RXH_IP_SRC and RXH_IP_DST; RXH_L4_B_0_1 and RXH_L4_B_2_3.
+    const ADDRESSES: u64 = 1 << 4 | 1 << 5;
+    const PORTS: u64 = 1 << 6 | 1 << 7;
+
+    fn of(fields: u64) -> HashedFields {
+        const BOTH: u64 = HashedFields::ADDRESSES | HashedFields::PORTS;
+        match fields {
+            HashedFields::ADDRESSES => HashedFields::Addresses,
+            BOTH => HashedFields::AddressesAndPorts,
+            _ => HashedFields::Other,
+        }
+    }
+}
+
+/// What an interface hashes of packets of TCP over IPv4 or IPv6.
+pub fn tcp_hashed_fields(interface: &str, is_v6: bool) -> io::Result<HashedFields> {
+    let is_it = |(_, transport, v6): &&(u32, Transport, bool)| (*transport, *v6) == (Transport::Tcp, is_v6);
+    let (flow_type, ..) = FlowRule::TYPES.iter().find(is_it).expect("the table has all four");
+    let mut request = Request { command: HASHED_FIELDS, flow_type: *flow_type, ..Request::default() };
+    ask(interface, &mut request)?;
+    Ok(HashedFields::of(request.data))
+}
+
 /// The rules of an interface that are of this kind, with their places. Others are left out.
 pub fn flow_rules(interface: &str) -> io::Result<Vec<(u32, FlowRule)>> {
     let (places, _) = places(interface)?;
@@ -202,6 +238,18 @@ mod tests {
 
     const RULE: FlowRule =
         FlowRule { transport: Transport::Udp, is_v6: false, port: 53, source: 1, source_mask: 1, queue: 3 };
+
+    #[test]
+    fn fields_are_understood_if_they_are_addresses_with_ports_or_without() {
+        let of = [0x30, 0xf0, 0x10, 0x70, 0x34, 0xf4, 0].map(HashedFields::of);
+        assert_eq!(of[..2], [HashedFields::Addresses, HashedFields::AddressesAndPorts]);
+        assert!(of[2..].iter().all(|fields| *fields == HashedFields::Other));
+    }
+
+    #[test]
+    fn loopback_does_not_say_what_it_hashes() {
+        assert!([false, true].iter().all(|is_v6| tcp_hashed_fields("lo", *is_v6).is_err()));
+    }
 
     #[test]
     fn a_rule_is_read_as_it_was_written() {

@@ -56,7 +56,9 @@ pub use crate::counters::SteeringCounters;
 pub use crate::data_path::XdpPath;
 pub use crate::device::XdpDevice;
 pub use crate::error::XdpError;
-pub use crate::flow_rules::{FlowRule, flow_rules, insert_flow_rule, remove_flow_rule};
+pub use crate::flow_rules::{
+    FlowRule, HashedFields, flow_rules, insert_flow_rule, remove_flow_rule, tcp_hashed_fields,
+};
 pub use crate::kernel_flows::Flow;
 pub use crate::lending::{Lent, LentLayout, Spare, adopt};
 pub use crate::netdev::{Driver, Inspection, PresentProgram, mode_for_streams, queue_pairs, queue_pairs_in};

@@ -26,8 +26,18 @@ const STEERING_CHAINS: &str = "sidestep_steer2";
 pub(crate) const GENERIC_SINCE: (u32, u32) = (6, 15);
 
 /// The maps of the program, as `bpf/maps.bpf.h` names them.
-const MAPS: [&str; 9] =
-    ["ports", "claims", "kernel_flows", "xsks", "sharers", "shared_flows", "reopening", "outcomes", "owners"];
+const MAPS: [&str; 10] = [
+    "ports",
+    "claims",
+    "kernel_flows",
+    "misdirected",
+    "xsks",
+    "sharers",
+    "shared_flows",
+    "reopening",
+    "outcomes",
+    "owners",
+];
 /// How long it is tried to load the program while the kernel is made to stop: programs lose patience with a broker after some seconds.
 const LOADING_MAX: Duration = Duration::from_secs(1);
 

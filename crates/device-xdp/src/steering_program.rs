@@ -18,7 +18,7 @@ use steering::{Claim, ClaimTerms, Marks};
 use crate::claims::Claims;
 use crate::counters::{Outcomes, SteeringCounters};
 use crate::error::{absent_is_fine, map_error};
-use crate::kernel_flows::{Flow, KernelFlows};
+use crate::kernel_flows::{Flow, KernelFlows, Table, is_absent};
 use crate::loading::{attach_program, load, load_error, load_program, open_object, program, typed};
 use crate::netdev::Interface;
 use crate::owners::{Owners, QueueOwner};
@@ -47,6 +47,7 @@ pub struct SteeringProgram {
     mode: AttachMode,
     claims: Claims,
     kernel_flows: KernelFlows,
+    misdirected: Table,
     xsks: XskMap<MapData>,
     sharing: Sharing,
     reopening: Array<MapData, u64>,
@@ -119,6 +120,7 @@ impl SteeringProgram {
         Ok(SteeringProgram {
             claims: Claims::read(typed(&mut object, "claims")?, typed(&mut object, "ports")?)?,
             kernel_flows: KernelFlows::read(typed(&mut object, "kernel_flows")?, options)?,
+            misdirected: typed(&mut object, "misdirected")?,
             xsks: typed(&mut object, "xsks")?,
             sharing: Sharing::read(
                 typed(&mut object, "sharers")?,
@@ -228,6 +230,16 @@ impl SteeringProgram {
     /// Whether a flow is noted as the kernel's in this table, by [`SteeringProgram::add_kernel_flow`] or as it began.
     pub fn is_kernel_flow(&self, flow: Flow, table: u16) -> Result<bool, XdpError> {
         self.kernel_flows.contains(flow, table)
+    }
+
+    /// Whether a segment of this connection came by a queue on which its claim does not hold, under [`ClaimTerms::kernel_none`], since this was
+    /// asked last. The program remembers the latest such connections.
+    pub fn take_misdirected(&mut self, flow: Flow) -> Result<bool, XdpError> {
+        match self.misdirected.remove(&flow.key()) {
+            Ok(()) => Ok(true),
+            Err(error) if is_absent(&error) => Ok(false),
+            Err(error) => Err(map_error("misdirected")(error)),
+        }
     }
 
     /// Says that sockets are being opened anew, for so long at most. Meanwhile claimed TCP on a queue without one is dropped, for its

@@ -28,6 +28,7 @@ const KERNEL_SOME: ClaimTerms = ClaimTerms {
     queues: QueueSet::ALL,
     listening: QueueSet::ALL,
     kernel_new: false,
+    kernel_none: false,
 };
 const MARKS: Marks = Marks { table: 0, epoch: 0 };
 const NEXT: Marks = Marks { epoch: 1, ..MARKS };
@@ -353,6 +354,32 @@ fn connections_that_begin_where_no_socket_takes_them_stay_with_the_kernel() {
     setting.set_terms(ClaimTerms { queues: QueueSet::NONE, ..ClaimTerms::default() });
     assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4004, PORT, SYN, 0))), "passed_other_queue");
     assert!(!setting.is_noted(4004));
+}
+
+#[test]
+fn segments_of_connections_that_come_by_another_queue_are_dropped_where_the_kernel_has_none() {
+    let elsewhere =
+        ClaimTerms { queues: QueueSet::from_iter([1]), kernel_none: true, ..ClaimTerms::default() };
+    let Some(mut setting) = Setting::new(elsewhere) else { return };
+    let [local, remote] = flow(4000);
+    let [one, other] = [[local, remote], flow(4001)].map(|ends| flow_of(Transport::Tcp, ends));
+    for flags in [SYN | ACK, ACK, 4] {
+        assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, flags, 0))), "dropped_claimed_tcp");
+    }
+    assert!(setting.program.take_misdirected(one).unwrap());
+    assert!(!setting.program.take_misdirected(one).unwrap(), "it is said once");
+    assert!(!setting.program.take_misdirected(other).unwrap());
+    // What begins a connection, and datagrams, are the kernel's.
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, SYN, 0))), "passed_other_queue");
+    assert_eq!(setting.outcome(&ipv4(UDP, &udp(4000, PORT, 10))), "passed_other_queue");
+    // So are flows that are noted, and what comes where the claim holds is not dropped.
+    setting.set_terms(ClaimTerms { kernel_some: true, ..elsewhere });
+    setting.program.add_kernel_flow(one, MARKS).unwrap();
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, ACK, 0))), "passed_kernel_flow");
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4001, PORT, ACK, 0))), "dropped_claimed_tcp");
+    let _device = setting.device();
+    setting.set_terms(ClaimTerms { queues: QueueSet::ALL, ..elsewhere });
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4001, PORT, ACK, 0))), "redirected");
 }
 
 /// Whoever knows the ends of a connection can say that it begins, by a SYN that no socket can be given; the kernel, which knows nothing

@@ -25,8 +25,12 @@ const BIT_NAME: u16 = 2;
 const BIT_VALUE: u16 = 3;
 
 const SPREAD_GET: u8 = 38;
+const SPREAD_FUNCTION: u16 = 3;
 const SPREAD_TABLE: u16 = 4;
 const SPREAD_KEY: u16 = 5;
+const SPREAD_TRANSFORMATION: u16 = 6;
+/// ETH_RSS_HASH_TOP.
+const TOEPLITZ: u64 = 1;
 
 /// A setting with a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +100,8 @@ pub struct Spread {
     pub table: Vec<u32>,
     /// The key of the hash.
     pub key: Vec<u8>,
+    /// The driver says that the hash is the Toeplitz function, of fields as they are in the packet: not of both directions the same.
+    pub is_toeplitz: bool,
 }
 
 impl Nic {
@@ -164,7 +170,9 @@ impl Nic {
         let table = attributes::find(&answer, SPREAD_TABLE).ok_or(NicError::Absent)?;
         let queue = |octets: &[u8]| attributes::number(octets).and_then(|queue| u32::try_from(queue).ok());
         let key = attributes::find(&answer, SPREAD_KEY).unwrap_or_default().to_vec();
-        Ok(Spread { table: table.chunks(4).filter_map(queue).collect(), key })
+        let value = |kind| attributes::find(&answer, kind).and_then(attributes::number).unwrap_or(0);
+        let is_toeplitz = value(SPREAD_FUNCTION) == TOEPLITZ && value(SPREAD_TRANSFORMATION) == 0;
+        Ok(Spread { table: table.chunks(4).filter_map(queue).collect(), key, is_toeplitz })
     }
 
     fn ask_ethtool(&mut self, command: u8) -> Result<Vec<u8>, NicError> {

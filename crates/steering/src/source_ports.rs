@@ -249,7 +249,7 @@ impl Table {
 
 /// A number below `count`, by the low half of a random one.
 fn below(count: u32, random: u64) -> u32 {
-    ((random & 0xffff_ffff) * u64::from(count) >> 32) as u32 // Below 2^32.
+    (((random & 0xffff_ffff) * u64::from(count)) >> 32) as u32 // Below 2^32.
 }
 
 #[cfg(test)]

@@ -210,7 +210,8 @@ mod tests {
 
     fn terms(queues: &[u16], kernel_new: bool, kernel_some: bool) -> ClaimTerms {
         let queues: QueueSet = queues.iter().copied().collect();
-        ClaimTerms { queues, listening: queues, kernel_new, kernel_some, marks: Marks { table: 3, epoch: 7 } }
+        let marks = Marks { table: 3, epoch: 7 };
+        ClaimTerms { queues, listening: queues, kernel_new, kernel_some, kernel_none: false, marks }
     }
 
     fn listener() -> Shadow {

@@ -140,6 +140,7 @@ fn a_new_listener_leaves_new_connections_to_the_kernel_until_those_that_it_has_a
         listening: QueueSet::NONE,
         kernel_new: true,
         kernel_some: true,
+        kernel_none: false,
         marks: Marks::default(),
     };
     assert_eq!(terms(&world, 80), [nothing]);
@@ -151,6 +152,7 @@ fn a_new_listener_leaves_new_connections_to_the_kernel_until_those_that_it_has_a
         listening: queues,
         kernel_new: false,
         kernel_some: true,
+        kernel_none: false,
         marks: Marks::default(),
     };
     assert_eq!(terms(&world, 80), [some], "SYNs that passed during the look were noted");
@@ -201,6 +203,10 @@ fn a_port_of_an_outgoing_connection_takes_effect_at_once() {
     let taken = QueueSet::from_bits(1);
     assert_eq!(terms(&world, 81)[0].queues, taken, "nobody else can have the port");
     assert_eq!(terms(&world, 82)[0].queues, QueueSet::NONE, "the kernel may have connections from there");
+    assert_eq!([81, 82].map(|port| terms(&world, port)[0].kernel_none), [true, false]);
+    world.apply(listen(0, 81));
+    world.settle();
+    assert!(!terms(&world, 81)[0].kernel_none, "its listener may have connections of the kernel");
 }
 
 #[test]
