@@ -112,6 +112,7 @@ fn events_of_request(client: usize, socket: u8, request: Request) -> Vec<Event> 
         // The registry has no part in these.
         Request::Serve { key: Some(_), .. }
         | Request::Route { .. }
+        | Request::Unanswered { .. }
         | Request::Give { token: Some(_) }
         | Request::MoveFor { .. }
         | Request::Deliver { .. }

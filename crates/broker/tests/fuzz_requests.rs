@@ -57,6 +57,7 @@ fn the_cases_have_every_request() {
         "claim",
         "release",
         "route",
+        "unanswered",
         "move",
         "move_for",
         "handshake",
@@ -79,6 +80,7 @@ fn name_of(request: &Request) -> &'static str {
         Request::Claim { .. } => "claim",
         Request::Release { .. } => "release",
         Request::Route { .. } => "route",
+        Request::Unanswered { .. } => "unanswered",
         Request::Move { .. } => "move",
         Request::MoveFor { .. } => "move_for",
         Request::Give { .. } => "give",
@@ -215,6 +217,16 @@ fn of_order() -> Vec<Case> {
         (
             "routes",
             [hello(0), route("127.0.0.1"), route("192.0.2.9"), route("fe80::1"), route("::")].concat(),
+        ),
+        (
+            "an_answer_that_did_not_come",
+            [
+                serving(),
+                claim(0, BOUND, Purpose::Outgoing),
+                say(0, Request::Unanswered { local: at(BOUND), remote: peer() }),
+                say(0, Request::Unanswered { local: peer(), remote: peer() }),
+            ]
+            .concat(),
         ),
         ("reports", [serving(), say(0, Request::Status(ProgramReport::default()))].concat()),
     ]

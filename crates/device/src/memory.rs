@@ -10,12 +10,16 @@
 //! frame returns to its own pool when somebody releases it. Every queue may be on a thread of its own; rings have one
 //! producer and one consumer.
 
+use std::net::SocketAddr;
+
 use clock::Instant;
 use frame::{Frame, Pool, PoolId, Region};
 use rtrb::chunks::ChunkError;
 use rtrb::{Consumer, Producer, RingBuffer};
 use steering::rss::{IndirectionTable, MICROSOFT_KEY, TABLE_LEN, Toeplitz};
-use wire::{ChecksumPolicy, parse_udp};
+use wire::ethernet::Ethernet;
+use wire::ip::Ip;
+use wire::protocol;
 
 use crate::{Burst, Capabilities, Device, DeviceCounters};
 
@@ -139,15 +143,13 @@ impl MemoryDevice {
         self.pool.available()
     }
 
-    /// The other end's queue that `packet` arrives on: by the hash of addresses and ports, or queue 0 for packets other than UDP.
+    /// The other end's queue that `packet` arrives on: by the hash of addresses and ports, or queue 0 for packets other than UDP and TCP.
     fn receive_queue(&self, packet: &[u8]) -> usize {
         if self.outgoing.len() == 1 {
             return 0;
         }
-        const ANY: ChecksumPolicy = ChecksumPolicy { verified: true, accept_partial: true };
-        parse_udp(packet, ANY).map_or(0, |headers| {
-            let hash = self.toeplitz.hash_ports(headers.source(packet), headers.destination(packet));
-            usize::from(self.table.queue(hash))
+        ends_of(packet).map_or(0, |(source, destination)| {
+            usize::from(self.table.queue(self.toeplitz.hash_ports(source, destination)))
         })
     }
 
@@ -306,4 +308,13 @@ fn lead_home(from: &mut MemoryDevice, home: &mut MemoryDevice) {
     let (producer, consumer) = RingBuffer::new(home.pool.slots());
     from.homes.push((home.pool.id(), producer));
     home.returned.push(consumer);
+}
+/// Source and destination of UDP or TCP.
+fn ends_of(frame: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
+    let ethernet = Ethernet::parse(frame).ok()?;
+    let ip = Ip::in_frame(&ethernet).ok()?;
+    let has_ports = matches!(ip.protocol(), protocol::UDP | protocol::TCP) && !ip.is_fragment();
+    let &[a, b, c, d] = ip.payload().first_chunk().filter(|_| has_ports)?;
+    let (source, destination) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+    Some((SocketAddr::new(ip.source(), source), SocketAddr::new(ip.destination(), destination)))
 }

@@ -144,7 +144,7 @@ fn claims(text: &mut String, claims: &[ClaimStatus]) {
 }
 
 fn interface(text: &mut String, status: &InterfaceStatus) {
-    let InterfaceStatus { name, mode, failure, queues, lent, left, .. } = status;
+    let InterfaceStatus { name, mode, failure, queues, lent, left, is_doubted, .. } = status;
     let _ = match mode {
         Some(mode) => writeln!(text, "{name}: {mode}; {lent} of {queues} queues lent"),
         None => writeln!(text, "{name}: not used"),
@@ -156,6 +156,12 @@ fn interface(text: &mut String, status: &InterfaceStatus) {
         let _ = writeln!(
             text,
             "  {left} more are of programs of a killed broker that have not come back: they are stopped, or of another version of Sidestep"
+        );
+    }
+    if *is_doubted {
+        let _ = writeln!(
+            text,
+            "  answers came by other queues than its RSS key and indirection table say: programs that have some of its queues connect by the kernel"
         );
     }
     counters(text, &status.counters);
@@ -303,9 +309,11 @@ mod tests {
             queues: 0,
             lent: 0,
             left: 0,
+            is_doubted: true,
             counters: Vec::new(),
         };
         let report = StatusReport { programs: Vec::new(), interfaces: vec![interface] };
-        assert_eq!(lines(&report)[1..], ["eth0: not used", "  it is somebody else's"]);
+        assert_eq!(lines(&report)[1..3], ["eth0: not used", "  it is somebody else's"]);
+        assert!(lines(&report)[3].starts_with("  answers came by other queues"));
     }
 }

@@ -291,6 +291,11 @@ impl Client {
         }
     }
 
+    /// Says that a connection from one of [`Route::home_ports`] has had no answer.
+    pub fn unanswered(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<(), ClientError> {
+        self.tell(&Request::Unanswered { local, remote }, &[])
+    }
+
     /// Hands over a connection that the stack has let go of, a few milliseconds at most; returns the kernel's socket.
     ///
     /// One that is only offered is withdrawn if the broker has not begun to move it within that time: [`Refusal::TooLate`], and it goes on at

@@ -26,8 +26,8 @@ pub use refusal::Refusal;
 pub use report::{ProgramReport, SocketReport};
 pub use transit::Handshake;
 pub use values::{
-    Address, ClaimId, Claimed, Grant, Interface, Key, Moving, Options, Profile, Purpose, QueueLeft, Route,
-    Sources, Transport, Welcome,
+    Address, ClaimId, Claimed, Grant, HomePorts, Interface, Key, Moving, Options, Profile, Purpose,
+    QueueLeft, Route, Sources, Transport, Welcome,
 };
 
 /// Said in [`Request::Hello`]; a broker of another version refuses. It counts what an older library or broker would not understand.
@@ -151,6 +151,14 @@ pub enum Request {
         remote: IpAddr,
         /// The address that our end is bound to, if it is.
         from: Option<IpAddr>,
+    },
+    /// A connection from one of [`Route::home_ports`] has had no answer for some time, and is the kernel's to make: [`Answer::Done`]. If the answer came by
+    /// a queue that is not ours, the interface is not what it says; the broker finds out.
+    Unanswered {
+        /// Our end, which is claimed.
+        local: SocketAddr,
+        /// The peer.
+        remote: SocketAddr,
     },
     /// A connection of ours becomes the kernel's: [`Answer::Moved`]. The stack must have let go of it, and must not answer
     /// segments of it that come on our queues for a while.
@@ -309,6 +317,12 @@ pub enum News {
     ///
     /// Beside it: what [`device_xdp::SharedQueue::leave`] returns.
     QueueLeft(QueueLeft),
+    /// The interface puts packets into other queues than before: ways and [`Route::home_ports`] may be others, and connections that were made by it may get
+    /// nothing any more.
+    SpreadChanged {
+        /// Which.
+        link: u16,
+    },
     /// A child wants a connection that it inherited: answer by [`Request::Give`].
     ChildAsks {
         /// To be named in the answer.

@@ -197,6 +197,29 @@ pub struct QueueLeft {
     pub identity: Option<(u32, u32)>,
 }
 
+/// From which local ports a process may connect that has some of an interface's queues: those from which answers come by these. What
+/// `steering::SourcePorts` is made of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HomePorts {
+    /// The key of the Toeplitz function.
+    pub key: Vec<u8>,
+    /// Entries of the indirection table.
+    pub entries: u32,
+    /// Which of them lead to a queue of ours: bit `n % 64` of number `n / 64` is that of entry `n`.
+    pub home: Vec<u64>,
+    /// Whether ports are hashed besides addresses.
+    pub hashes_ports: bool,
+    /// The first and the last of the ports that the kernel gives to sockets whose programs name none.
+    pub range: (u16, u16),
+    /// Those of them that it does not give, first and last; at most [`HomePorts::RESERVED_MAX`].
+    pub reserved: Vec<(u16, u16)>,
+}
+
+impl HomePorts {
+    /// Ranges of reserved ports at most; with more, connections are the kernel's.
+    pub const RESERVED_MAX: usize = 256;
+}
+
 /// The way to a peer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
@@ -214,4 +237,6 @@ pub struct Route {
     pub mtu: u16,
     /// Whether all queues of the interface are ours. If not, answers may arrive at a process that does not know the connection.
     pub all_queues_yours: bool,
+    /// If not: from which local ports they come by those that are ours, where the interface says so.
+    pub home_ports: Option<HomePorts>,
 }

@@ -16,6 +16,7 @@ use steering::{Claim, ClaimTerms, Marks, Transport};
 use super::machine::memory_len;
 use super::pins::{Kept, Pins};
 use super::queues_left::{Left, QueuesLeft};
+use super::spread::DeviceSpread;
 use crate::protocol::{QUEUES_MAX, QueueLeft};
 use crate::registry::{Identity, LinkNumber};
 
@@ -92,6 +93,8 @@ pub(crate) trait DataPath: Send {
     ) -> Result<bool, XdpError>;
     /// A TCP connection is no longer that process's which had it, of those that share a queue.
     fn forget_shared_flow(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<(), XdpError>;
+    /// Whether an answer to a connection came by a queue on which its claim does not hold, since this was asked last.
+    fn take_misdirected(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<bool, XdpError>;
     /// See [`SteeringProgram::settle_sharers`].
     fn settle_sharers(&mut self, now: Instant) -> Result<(), XdpError>;
     /// Lets go of it as if by SIGKILL: what is kept goes on.
@@ -121,6 +124,8 @@ pub(crate) trait DataPaths: Send {
     fn queues(&self, interface: &str) -> Result<u16, XdpError>;
     /// Octets of the frames that fit an MTU; a larger size needs other devices.
     fn frame_size(&self, mtu: u32) -> Option<u16>;
+    /// How it spreads packets over its queues, if it says so.
+    fn spread(&self, interface: &str) -> Option<DeviceSpread>;
 }
 
 /// AF_XDP.
@@ -217,6 +222,10 @@ impl DataPaths for Xdp {
 
     fn frame_size(&self, mtu: u32) -> Option<u16> {
         self.device.frame_size_for(mtu)
+    }
+
+    fn spread(&self, interface: &str) -> Option<DeviceSpread> {
+        DeviceSpread::of(interface)
     }
 }
 
@@ -477,6 +486,10 @@ impl DataPath for XdpPath {
 
     fn forget_shared_flow(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<(), XdpError> {
         self.program.forget_shared_flow(flow(local, remote))
+    }
+
+    fn take_misdirected(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<bool, XdpError> {
+        self.program.take_misdirected(flow(local, remote))
     }
 
     fn settle_sharers(&mut self, now: Instant) -> Result<(), XdpError> {

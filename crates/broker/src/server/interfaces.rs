@@ -78,8 +78,10 @@ impl Broker {
                 let places = open.path.places(open.view.queues);
                 self.registry.on_view(link, open.view.clone(), now);
                 self.registry.set_places(link, places);
-                self.tell_ways_changed(now); // Some may lead by queues of others.
+                // Ways may lead by queues of others; and so may the answers to connections that there are.
+                self.tell_all(&News::SpreadChanged { link }, now);
             }
+            Change::Spread => self.tell_all(&News::SpreadChanged { link }, now),
             Change::Addresses => {
                 let addresses = open.addresses(ADDRESSES_MAX);
                 self.registry.on_view(link, open.view.clone(), now);

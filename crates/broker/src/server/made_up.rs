@@ -15,6 +15,7 @@ use steering::{LocalAddress, Transport, VlanTags};
 use super::data_path::{DataPath, DataPaths, LentQueues};
 use super::family::Family;
 use super::queues_left::Left;
+use super::spread::DeviceSpread;
 use super::turns::{Setup, listen_anywhere};
 use crate::protocol::{Options, Profile};
 use crate::registry::{Identity, LinkNumber};
@@ -41,14 +42,41 @@ impl Log {
 
 /// The maps of a made-up interface: one broker leaves them to the next.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Maps(Arc<Mutex<Entries>>);
+pub(super) struct Maps {
+    entries: Arc<Mutex<Entries>>,
+    nic: Arc<Mutex<Nic>>,
+}
+
+/// What its NIC says, and does.
+#[derive(Debug, Default)]
+struct Nic {
+    spread: Option<DeviceSpread>,
+    /// Connections whose answers came by another queue than their claim's.
+    misdirected: BTreeSet<(SocketAddr, SocketAddr)>,
+}
 
 /// Claims, owners of queues, and queues whose owners have ended.
 type Entries = (BTreeMap<Claim, ClaimTerms>, BTreeMap<u16, QueueOwner>, BTreeSet<u16>);
 
 impl Maps {
     fn lock(&self) -> MutexGuard<'_, Entries> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn nic(&self) -> MutexGuard<'_, Nic> {
+        self.nic.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The NIC says from now on that it spreads packets so.
+    #[cfg(test)]
+    pub(super) fn say(&self, spread: Option<DeviceSpread>) {
+        self.nic().spread = spread;
+    }
+
+    /// The answer to a connection comes by another queue than its claim's.
+    #[cfg(test)]
+    pub(super) fn misdirect(&self, local: SocketAddr, remote: SocketAddr) {
+        self.nic().misdirected.insert((local, remote));
     }
 
     /// Claims a port for a queue.
@@ -161,6 +189,10 @@ impl DataPaths for MadeUp {
 
     fn frame_size(&self, _mtu: u32) -> Option<u16> {
         Some(2048)
+    }
+
+    fn spread(&self, _interface: &str) -> Option<DeviceSpread> {
+        self.maps.nic().spread.clone()
     }
 }
 
@@ -286,6 +318,10 @@ impl DataPath for MadeUp {
     fn forget_shared_flow(&mut self, _local: SocketAddr, remote: SocketAddr) -> Result<(), XdpError> {
         self.log.note(format!("forgotten {}", remote.port()));
         Ok(())
+    }
+
+    fn take_misdirected(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<bool, XdpError> {
+        Ok(self.maps.nic().misdirected.remove(&(local, remote)))
     }
 
     fn settle_sharers(&mut self, _now: Instant) -> Result<(), XdpError> {

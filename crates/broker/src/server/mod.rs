@@ -16,7 +16,7 @@
 //! | `helpers.rs`, `outcome.rs` | threads for what may take long; what comes of a request |
 //! | `member.rs` | a `sidestep run` that joins the broker of another one |
 //! | `data_path.rs`, `queues_left.rs`, `pins.rs`, `place.rs` | operations on an interface; what it goes on by after a broker that has left; what keeps them if the broker is killed; whose place this one takes |
-//! | `shadow.rs`, `datagram.rs`, `family.rs`, `privilege.rs`, `confinement.rs`, `names.rs`, `notice.rs`, `token.rs`, `machine.rs`, `choice.rs`, `config.rs` | single questions and values |
+//! | `shadow.rs`, `datagram.rs`, `family.rs`, `privilege.rs`, `confinement.rs`, `names.rs`, `notice.rs`, `token.rs`, `machine.rs`, `choice.rs`, `config.rs`, `spread.rs` | single questions and values |
 
 mod actions;
 mod aside;
@@ -61,6 +61,7 @@ mod return_of_clients;
 mod routes;
 mod search;
 mod shadow;
+mod spread;
 mod status;
 mod strangers;
 mod strays;

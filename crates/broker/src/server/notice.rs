@@ -40,6 +40,11 @@ pub(super) enum Notice {
         /// Why.
         error: String,
     },
+    /// Answers came by other queues than the interface says.
+    Doubted {
+        /// Its name.
+        interface: String,
+    },
     /// Another `sidestep run` has joined this one.
     Joined {
         /// Its process.
@@ -85,6 +90,7 @@ impl Notice {
             | Notice::Detached { .. }
             | Notice::Outgrown { .. } => Level::Info,
             Notice::Failed { .. }
+            | Notice::Doubted { .. }
             | Notice::Disconnected { .. }
             | Notice::NotTold { .. }
             | Notice::OtherVersion { .. }
@@ -110,6 +116,11 @@ impl fmt::Display for Notice {
                 write!(f, "{interface}: its MTU exceeds the frames; opening it with larger frames")
             }
             Notice::Failed { interface, error } => write!(f, "{interface}: {error}"),
+            Notice::Doubted { interface } => write!(
+                f,
+                "{interface}: answers came by other queues than its RSS key and indirection table say; programs that have some of its queues \
+                 connect by the kernel from now on"
+            ),
             Notice::Joined { pid } => write!(f, "the `sidestep run` of process {pid} has joined this one"),
             Notice::Disconnected { pid, fault } => write!(f, "process {pid} was disconnected: {fault}"),
             Notice::OtherVersion { pid, version } => write!(

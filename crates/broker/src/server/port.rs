@@ -9,6 +9,7 @@ use device_xdp::XdpError;
 use steering::{LocalAddress, Marks};
 
 use super::data_path::{DataPath, DataPaths};
+use super::spread::SpreadWatch;
 use crate::protocol::{Address, Interface, Sources as Told};
 use crate::registry::{LinkNumber, View};
 
@@ -29,6 +30,8 @@ pub(super) struct Port {
     pub(super) failure: Option<String>,
     /// Not tried again.
     pub(super) is_given_up: bool,
+    /// How it spreads packets over its queues.
+    pub(super) spread: SpreadWatch,
     neighbours: NeighbourWatch,
     watch: SourceWatch,
     /// From which addresses peers may open connections.
@@ -61,6 +64,8 @@ pub(super) enum Change {
     Addresses,
     /// It has another number of queues.
     Queues,
+    /// It puts packets into other queues.
+    Spread,
     /// It takes packets that need larger frames than its devices have.
     Outgrown,
     /// It takes packets of another size.
@@ -99,6 +104,7 @@ impl Port {
             open: None,
             failure: None,
             is_given_up: false,
+            spread: SpreadWatch::default(),
             neighbours,
             watch: SourceWatch::default(),
             sources: Vec::new(),
@@ -132,6 +138,9 @@ impl Port {
             Some(open) => changes.extend(open.take(found)),
             None if now >= self.not_before => changes.extend(self.attach(paths, found, now)),
             None => {}
+        }
+        if self.spread.follow(|| paths.spread(&self.name), now) {
+            changes.push(Change::Spread);
         }
         let interfaces = mirror.interfaces_on(&self.name);
         let moves = self.neighbours.compare(mirror, &interfaces);
@@ -250,6 +259,17 @@ impl Port {
     pub(super) fn forget_shared_flow(&mut self, local: SocketAddr, remote: SocketAddr) {
         if let Some(Err(error)) = self.open.as_mut().map(|open| open.path.forget_shared_flow(local, remote)) {
             self.fail(&error);
+        }
+    }
+
+    /// Whether an answer to a connection came by another queue than those of its claim.
+    pub(super) fn take_misdirected(&mut self, local: SocketAddr, remote: SocketAddr) -> bool {
+        match self.open.as_mut().map(|open| open.path.take_misdirected(local, remote)) {
+            Some(Err(error)) => {
+                self.fail(&error);
+                false
+            }
+            outcome => matches!(outcome, Some(Ok(true))),
         }
     }
 

@@ -81,6 +81,7 @@ impl Broker {
             }
             Request::Release { claims, drain } => self.release((client, id), claims, drain, now),
             Request::Route { remote, from } => self.route(client, id, remote, from, now),
+            Request::Unanswered { local, remote } => self.on_unanswered(client, (local, remote), now),
             Request::Move { connection, offered } => {
                 self.take_over((client, id), (connection, offered), fd, now)
             }

@@ -129,6 +129,7 @@ impl Waiting {
             vlan: [outer, inner],
             mtu: link.map_or(0, |link| u16::try_from(link.mtu).unwrap_or(u16::MAX)),
             all_queues_yours: false,
+            home_ports: None,
         }
     }
 }

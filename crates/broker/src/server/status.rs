@@ -37,6 +37,9 @@ pub struct InterfaceStatus {
     /// Queues of programs of a killed broker that have not come back: their libraries are of another version, or they are stopped.
     #[serde(default)]
     pub left: u16,
+    /// Answers came by other queues than it says, so that who has some of its queues connects by the kernel.
+    #[serde(default)]
+    pub is_doubted: bool,
     /// What became of its packets.
     pub counters: Vec<(String, u64)>,
 }
@@ -105,6 +108,7 @@ impl Broker {
             queues: port.open.as_ref().map_or(0, |open| open.view.queues),
             lent: self.registry.queues_lent(port.link),
             left: self.registry.queues_left(port.link).len() as u16,
+            is_doubted: port.spread.is_doubted(),
             counters: port.open.as_ref().map(|open| open.path.counters()).unwrap_or_default(),
         });
         let programs = self.connections.iter();

@@ -6,10 +6,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
 use clock::{Duration, Instant};
 use device::Device;
 use stack::{Handshake, Hop, LateSegment, LinkId, RouteClamp, SourceFilter, Stray};
+use steering::{LocalPorts, Spread};
 use transit::{Established, SocketKind};
 use wire::MacAddress;
 
@@ -43,18 +45,38 @@ pub(crate) struct Peer<'n> {
 }
 
 /// The way to a peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Way {
     /// The address that packets leave from.
     pub(crate) local: IpAddr,
     /// How they leave.
     pub(crate) hop: Hop,
-    /// Whether all queues of the interface are ours: if not, answers may arrive at a process that does not know the connection.
-    pub(crate) is_whole: bool,
+    /// Who gets the answers.
+    pub(crate) answers: Answers,
+}
+
+/// Who gets the answers to what leaves by an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answers {
+    /// We: all its queues are ours.
+    Ours,
+    /// We, to what leaves from some ports.
+    From(Arc<HomePorts>),
+    /// Perhaps a process that does not know the connection.
+    Anybodys,
+}
+
+/// From which ports answers come by the queues that are ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HomePorts {
+    /// How the interface spreads packets.
+    pub(crate) spread: Spread,
+    /// The ports that there are.
+    pub(crate) ports: LocalPorts,
 }
 
 /// What was found of the way to a peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Routed {
     /// This one.
     Way(Way),
@@ -116,6 +138,8 @@ pub(crate) enum Incident {
     Nobodys(Box<Stray>),
     /// An interface takes packets of another size.
     Mtu(LinkId, u16),
+    /// An interface puts packets into other queues than before.
+    SpreadChanged(LinkId),
     /// Peers on an interface may open connections from these addresses.
     Sources(LinkId, Vec<SourceFilter>),
     /// A neighbour has another hardware address.
@@ -238,6 +262,9 @@ pub(crate) trait Attachment: Send {
     /// Looks for the way to a peer from `from`, if the socket is bound: [`Incident::Routed`], at once if it is known. `None` if it is
     /// known at once that there is none at all: the kernel's own connect(2) says why.
     fn begin_route(&mut self, peer: Peer<'_>, from: Option<IpAddr>, now: Instant) -> Option<RequestId>;
+
+    /// A connection from a port of which answers should come by our queues has had none in time.
+    fn unanswered(&mut self, _local: SocketAddr, _remote: SocketAddr) {}
 
     /// Has the kernel take a connection that our stack let go of; the kernel's socket. One that is only offered need not move: if nobody has
     /// begun to move it within that time, it goes on at the stack.

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
 use broker::client::{Client, ClientError, Event, Granted, Search, Ticket};
 use broker::protocol::{
@@ -10,18 +11,23 @@ use broker::protocol::{
 };
 use clock::{Duration, Instant};
 use stack::{Handshake, Hop, LateSegment, LinkHeader, LinkId, RouteClamp, SourceFilter, Stray};
+use steering::{LocalPorts, Spread};
 use transit::{Established, SocketKind};
 use wire::{MacAddress, VlanTag};
 
 use crate::address::source_for;
 use crate::broker_side::attachment::{
-    Attachment, ClaimId, Incident, NotMoved, Observer, Peer, Purpose, RequestId, Routed, SocketStatus,
-    Status, Way,
+    Answers, Attachment, ClaimId, HomePorts, Incident, NotMoved, Observer, Peer, Purpose, RequestId, Routed,
+    SocketStatus, Status, Way,
 };
 use crate::broker_side::strays::{Sought, Strays};
 use crate::broker_side::ways::Ways;
 use crate::descriptors::internal;
 
+/// Interfaces and IP versions of which it is remembered what was told of ports.
+const HOME_PORTS_MAX: usize = 16;
+/// Entries of an indirection table at most.
+const ENTRIES_MAX: u32 = 1 << 16;
 /// A stray is passed on with what it says if it has so many octets at most: requests are short, and octets are numbers in messages.
 const PASSED_MAX: usize = 512;
 /// How long a broker has for its first answer before the program goes on without it. It may come later.
@@ -38,6 +44,8 @@ pub(crate) struct Brokered {
     welcome: Welcome,
     routes: Vec<AskedWay>,
     ways: Ways,
+    /// What was told of interfaces of which some queues are ours; the latest first.
+    home_ports: Vec<Arc<HomePorts>>,
     inherits: Vec<(RequestId, Ticket)>,
     strays: Strays,
     incidents: std::collections::VecDeque<Incident>,
@@ -86,6 +94,7 @@ impl Brokered {
             welcome,
             routes: Vec::new(),
             ways: Ways::default(),
+            home_ports: Vec::new(),
             inherits: Vec::new(),
             strays: Strays::default(),
             incidents: std::collections::VecDeque::new(),
@@ -173,6 +182,34 @@ impl Brokered {
         self.routes.iter_mut().for_each(|route| route.asked = None);
     }
 
+    fn way_of(&mut self, route: Route) -> Way {
+        let tag = |vlan: u16| (vlan != 0).then_some(VlanTag { tpid: 0x8100, control: vlan });
+        let header = LinkHeader {
+            destination: MacAddress(route.destination),
+            source: MacAddress(route.source),
+            tags: route.vlan.map(tag),
+        };
+        let hop = Hop { link: LinkId(route.link), header };
+        let answers = match route.home_ports {
+            _ if route.all_queues_yours => Answers::Ours,
+            Some(told) => Answers::From(self.home_ports_of(told)),
+            None => Answers::Anybodys,
+        };
+        Way { local: route.local, hop, answers }
+    }
+
+    /// The same value as before if it is the same: who compares them need not look into them.
+    fn home_ports_of(&mut self, told: broker::protocol::HomePorts) -> Arc<HomePorts> {
+        let home = home_ports_of(told);
+        let known = self.home_ports.iter().find(|known| ***known == home).cloned();
+        known.unwrap_or_else(|| {
+            let home = Arc::new(home);
+            self.home_ports.truncate(HOME_PORTS_MAX - 1);
+            self.home_ports.insert(0, Arc::clone(&home));
+            home
+        })
+    }
+
     /// The answers that have come to questions which take their time.
     fn poll_tickets(&mut self) -> Vec<Incident> {
         let mut answers = Vec::new();
@@ -183,8 +220,8 @@ impl Brokered {
                     continue;
                 }
                 Ok(Ok(Some(route))) => {
-                    let way = way_of(route);
-                    asked.into_iter().for_each(|(ends, at)| self.ways.note(ends, way, at));
+                    let way = self.way_of(route);
+                    asked.into_iter().for_each(|(ends, at)| self.ways.note(ends, way.clone(), at));
                     Routed::Way(way)
                 }
                 Ok(Err(Refusal::NoNeighbour)) => Routed::NoHost,
@@ -339,6 +376,10 @@ impl Attachment for Brokered {
         let request = self.next_request();
         self.routes.push(AskedWay { request, ticket, asked: Some((ends, now)) });
         Some(request)
+    }
+
+    fn unanswered(&mut self, local: SocketAddr, remote: SocketAddr) {
+        let _ = self.ask(|client| client.unanswered(local, remote)); // If the broker is gone, nobody relies on the interface any more.
     }
 
     fn move_to_kernel(
@@ -513,6 +554,7 @@ fn incident_of(news: News) -> Option<Incident> {
         News::Handshake(begun) => Incident::Handshake(Box::new(begun)),
         News::ReportStatus => Incident::StatusWanted,
         News::Closing => Incident::Closing,
+        News::SpreadChanged { link } => Incident::SpreadChanged(LinkId(link)),
         // These come with descriptors, as events of their own, or are about ways; addresses are the broker's to follow; queues are left to
         // whoever has joined it.
         News::QueueGranted(_)
@@ -553,19 +595,19 @@ fn changes_ways(event: &Event) -> bool {
                 | News::AddressesChanged { .. }
                 | News::NeighbourMoved { .. }
                 | News::WaysChanged
+                | News::SpreadChanged { .. }
         ),
     }
 }
 
-fn way_of(route: Route) -> Way {
-    let tag = |vlan: u16| (vlan != 0).then_some(VlanTag { tpid: 0x8100, control: vlan });
-    let header = LinkHeader {
-        destination: MacAddress(route.destination),
-        source: MacAddress(route.source),
-        tags: route.vlan.map(tag),
-    };
-    let hop = Hop { link: LinkId(route.link), header };
-    Way { local: route.local, hop, is_whole: route.all_queues_yours }
+fn home_ports_of(told: broker::protocol::HomePorts) -> HomePorts {
+    let bit = |entry: usize| told.home.get(entry / 64).is_some_and(|word| word >> (entry % 64) & 1 == 1);
+    let is_home = (0..told.entries.min(ENTRIES_MAX) as usize).map(bit).collect();
+    let reserved: Vec<_> = told.reserved.iter().map(|(first, last)| *first..=*last).collect();
+    HomePorts {
+        spread: Spread { key: told.key, is_home, hashes_ports: told.hashes_ports },
+        ports: LocalPorts::new(told.range.0..=told.range.1, &reserved),
+    }
 }
 
 fn socket_report(socket: SocketStatus) -> SocketReport {

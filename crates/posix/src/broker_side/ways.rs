@@ -31,7 +31,7 @@ impl Ways {
     }
 
     pub(crate) fn find(&self, ends: Ends, now: Instant) -> Option<Way> {
-        self.known.get(&ends).filter(|(_, told_at)| now < *told_at + GOOD).map(|(way, _)| *way)
+        self.known.get(&ends).filter(|(_, told_at)| now < *told_at + GOOD).map(|(way, _)| way.clone())
     }
 
     /// Something changed.
@@ -45,11 +45,12 @@ mod tests {
     use stack::Hop;
 
     use super::*;
+    use crate::broker_side::attachment::Answers;
 
     const NEAR: Ends = (IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)), None);
 
     fn way() -> Way {
-        Way { local: [192, 0, 2, 2].into(), hop: Hop::default(), is_whole: true }
+        Way { local: [192, 0, 2, 2].into(), hop: Hop::default(), answers: Answers::Ours }
     }
 
     #[test]

@@ -1,26 +1,30 @@
 //! Connections that we make, from the known way to the peer until they are begun.
 //!
 //! The program's descriptor stays that of a kernel socket; the connection is in the stack. The kernel socket is bound and so has the port,
-//! unless it is a resting port (`queue/resting_ports.rs`): then the socket of the first connection on that port keeps it. If the route to
-//! the peer uses no interface of ours, or not all of its queues are ours, the kernel connects.
+//! unless it is a resting port (`queue/resting_ports.rs`): then the socket of the first connection on that port keeps it. If only some of the
+//! interface's queues are ours, the port is one from which answers come by these (`queue/source_ports.rs`). If there is none, or if the route to the peer uses
+//! no interface of ours, the kernel connects.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, RawFd};
 use std::sync::Arc;
 
 use clock::Instant;
-use stack::{Connect, ConnectionId};
+use stack::tcp::State as TcpState;
+use stack::{Connect, ConnectionId, LinkId};
 
 use crate::address::{encode, local_of, source_for};
-use crate::broker_side::{ClaimId, Purpose, RequestId, Routed, Way};
+use crate::broker_side::{Answers, ClaimId, HomePorts, Purpose, RequestId, Routed, Way};
 use crate::descriptors::internal;
 use crate::errno::Errno;
 use crate::ids::SocketId;
 use crate::moves::ports::BIND_ADDRESS_NO_PORT;
 use crate::process::State;
 use crate::socket::settings::Settings;
-use crate::socket::{Place, Role, WRITABLE};
+use crate::socket::{Happening, Place, Role, Socket, WRITABLE};
 
+/// Ports that are tried if others have them.
+const TRIES_MAX: u32 = 64;
 /// `IP_LOCAL_PORT_RANGE`.
 const LOCAL_PORT_RANGE: i32 = 51;
 
@@ -35,7 +39,9 @@ impl State {
         };
         let begun = match routed {
             Routed::NoHost => return self.fail_socket(id, Errno(libc::EHOSTUNREACH)),
-            Routed::Way(way) if way.is_whole && self.attached => self.connect_on_stack(id, remote, way, now),
+            Routed::Way(way) if way.answers != Answers::Anybodys && self.attached => {
+                self.connect_on_stack(id, remote, &way, now)
+            }
             Routed::Way(_) | Routed::NotOurs => None,
         };
         if begun.is_none() {
@@ -45,15 +51,18 @@ impl State {
     }
 
     /// Connects on the stack, from a port that rests or from a new one.
-    fn connect_on_stack(&mut self, id: SocketId, remote: SocketAddr, way: Way, now: Instant) -> Option<()> {
+    fn connect_on_stack(&mut self, id: SocketId, remote: SocketAddr, way: &Way, now: Instant) -> Option<()> {
         // As the program left them: binding changes some.
         let (options, settings) = self.sockets.get(id)?.options_of_shadow();
         let local = SocketAddr::new(way.local, 0);
         let (hop, options) = (way.hop, Arc::new(options));
         let mut connect = Connect { local, remote, is_bound: false, hop, options, data: &[] };
-        let rested = self.connect_from_resting_port(id, &mut connect, now);
-        let begun = rested.or_else(|| self.connect_from_new_port(id, &mut connect, &settings, now));
+        let rested = self.connect_from_resting_port(id, &mut connect, way, now);
+        let begun = rested.or_else(|| self.connect_from_new_port(id, &mut connect, (way, &settings), now));
         let (connection, claim) = begun?;
+        if matches!(way.answers, Answers::From(_)) {
+            self.queue.home_ports.on_begun(id, connection, now);
+        }
         self.queue.stack()?.set_token(connection, id.to_bits());
         let socket = self.sockets.get_mut(id)?;
         socket.receive_timeout = settings.receive_timeout();
@@ -61,6 +70,7 @@ impl State {
         socket.settings = settings;
         socket.role = Role::Stream(Place::Stack(connection));
         socket.claim = Some(claim);
+        socket.relies_on = Some(hop.link);
         Some(())
     }
 
@@ -69,9 +79,15 @@ impl State {
         &mut self,
         id: SocketId,
         connect: &mut Connect<'_>,
+        way: &Way,
         now: Instant,
     ) -> Option<(ConnectionId, ClaimId)> {
-        let port = self.queue.resting_ports.rested(connect.local.ip(), now)?;
+        let home_ports = &mut self.queue.home_ports;
+        let is_good = |local| match &way.answers {
+            Answers::From(home) => home_ports.comes_home(way.hop.link, home, connect.remote, local),
+            Answers::Ours | Answers::Anybodys => true,
+        };
+        let port = self.queue.resting_ports.rested(connect.local.ip(), now, is_good)?;
         let socket = self.sockets.get(id)?;
         let has_range = !socket.touched.is_plain() && has_range_of_ports(socket.fd());
         if has_range || local_of(socket.fd())?.port() != 0 {
@@ -89,11 +105,22 @@ impl State {
         &mut self,
         id: SocketId,
         connect: &mut Connect<'_>,
-        settings: &Settings,
+        (way, settings): (&Way, &Settings),
         now: Instant,
     ) -> Option<(ConnectionId, ClaimId)> {
         let fd = self.sockets.get(id)?.fd();
-        let is_chosen = self.bind_for_stack(id, connect.local.ip())?;
+        // With these the kernel may have given the port to others as well.
+        let is_shared = settings.is_on(libc::SO_REUSEADDR) || settings.is_on(libc::SO_REUSEPORT);
+        let is_chosen = match &way.answers {
+            Answers::From(home) => {
+                let bound = self.bind_to_home_port(id, connect, (way.hop.link, home), is_shared);
+                if bound.is_none() {
+                    self.queue.home_ports.counts().kernel += 1;
+                }
+                bound?
+            }
+            Answers::Ours | Answers::Anybodys => self.bind_for_stack(id, connect.local.ip())?,
+        };
         connect.local = local_of(fd)?;
         connect.is_bound = !is_chosen;
         let shadow = internal::copy(fd)?;
@@ -104,8 +131,6 @@ impl State {
             self.release_claim(Some(claim));
             return None;
         };
-        // With these the kernel may have given the port to others as well.
-        let is_shared = settings.is_on(libc::SO_REUSEADDR) || settings.is_on(libc::SO_REUSEPORT);
         if is_chosen && !is_shared {
             self.queue.resting_ports.note_chosen(claim, connect.local);
         }
@@ -120,23 +145,54 @@ impl State {
             // By the program; or here, when it asked for the name before the way was known.
             return Some(self.sockets.get(id)?.bound_before.is_some_and(|before| before.port() == 0));
         }
-        if self.bind_shadow(id, source, bound).is_none() {
+        let local = SocketAddr::new(source, bound.port());
+        if self.bind_shadow(id, local, bound).is_err() {
             // The kernel may have run out of ports while we have some.
             self.give_back_resting_ports();
-            self.bind_shadow(id, source, bound)?;
+            self.bind_shadow(id, local, bound).ok()?;
         }
         Some(bound.port() == 0)
     }
 
-    fn bind_shadow(&mut self, id: SocketId, source: IpAddr, bound: SocketAddr) -> Option<()> {
-        let socket = self.sockets.get_mut(id)?;
+    /// The same, to a port from which answers come by our queues; `None` if the socket has another one, or no such port is free.
+    fn bind_to_home_port(
+        &mut self,
+        id: SocketId,
+        connect: &Connect<'_>,
+        (link, home): (LinkId, &Arc<HomePorts>),
+        is_shared: bool,
+    ) -> Option<bool> {
+        let socket = self.sockets.get(id)?;
+        let bound = local_of(socket.fd())?;
+        if bound.port() != 0 {
+            let local = SocketAddr::new(connect.local.ip(), bound.port());
+            let comes_home = self.queue.home_ports.comes_home(link, home, connect.remote, local);
+            return comes_home.then(|| self.bind_for_stack(id, connect.local.ip()))?;
+        }
+        // The kernel lets sockets with these options have a port that others have.
+        if is_shared || !socket.touched.is_plain() && has_range_of_ports(socket.fd()) {
+            return None;
+        }
+        for _ in 0..TRIES_MAX {
+            let port = self.queue.home_ports.choose(link, home, connect.remote, connect.local.ip())?;
+            match self.bind_shadow(id, SocketAddr::new(connect.local.ip(), port), bound) {
+                Ok(()) => return Some(true),
+                Err(Errno(libc::EADDRINUSE | libc::EACCES)) => {}
+                Err(_) => return None,
+            }
+        }
+        None
+    }
+
+    fn bind_shadow(&mut self, id: SocketId, local: SocketAddr, bound: SocketAddr) -> Result<(), Errno> {
+        let socket = self.sockets.get_mut(id).ok_or(Errno(libc::EBADF))?;
         let fd = socket.fd();
         // A port has to be ours alone, which the kernel sees to if it does not wait for connect.
         let _ = syscall::setsockopt(fd, libc::SOL_IP, BIND_ADDRESS_NO_PORT, &0i32.to_ne_bytes());
-        let (name, len) = encode(SocketAddr::new(source, bound.port()), socket.domain);
-        syscall::bind(fd, &name[..len]).ok()?;
+        let (name, len) = encode(local, socket.domain);
+        syscall::bind(fd, &name[..len])?;
         socket.bound_before = Some(bound);
-        Some(())
+        Ok(())
     }
 
     /// The program asks for the name of a socket whose route is not known yet: on the kernel it has one as soon as it connects.
@@ -161,6 +217,39 @@ impl State {
         }
         self.awaiting_route.retain(|(_, other)| *other != id);
         self.connect_by_kernel(id, remote);
+    }
+
+    /// Has the kernel connect to peers that have not answered for a while, if we have only some of the queues: the answer may have come by another one.
+    pub(crate) fn look_after_unanswered(&mut self, now: Instant) {
+        while let Some(late) = self.queue.home_ports.next_late(now) {
+            let is_its = |id| self.sockets.get(id).is_some_and(|it| it.connection() == Some(late.connection));
+            let state = self.queue.stack().and_then(|stack| stack.state(late.connection));
+            if state != Some(TcpState::SynSent) || !is_its(late.id) {
+                continue;
+            }
+            let ends = self.endpoints(late.id);
+            if let (Some((local, remote)), Some(attachment)) = (ends, self.attachment()) {
+                attachment.unanswered(local, remote);
+            }
+            self.queue.home_ports.counts().unanswered += 1;
+            self.connect_by_kernel_instead(late.id, now);
+        }
+    }
+
+    /// An interface puts packets into other queues than before: connections that rely on it go to the kernel.
+    pub(crate) fn on_spread_changed(&mut self, link: LinkId, now: Instant) {
+        let relies = |(id, socket): (SocketId, &Socket)| (socket.relies_on == Some(link)).then_some(id);
+        let relying: Vec<SocketId> = self.sockets.iter().filter_map(relies).collect();
+        for id in relying {
+            let step = self.step(id, Happening::Strayed);
+            let _ = self.carry_out(id, step, now); // What is lost says so when it is used.
+        }
+        let kept: Vec<ConnectionId> = self.queue.kept_ports.iter().map(|kept| kept.connection).collect();
+        let ends: Vec<_> = match self.queue.stack() {
+            Some(stack) => kept.iter().filter_map(|connection| stack.endpoints(*connection)).collect(),
+            None => return,
+        };
+        self.move_closed(|of| ends.contains(&of), now);
     }
 
     /// There is no route of ours: the kernel begins to connect, and the socket is the kernel's from then on, even for threads that wait

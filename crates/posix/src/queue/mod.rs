@@ -5,6 +5,7 @@ pub(crate) mod ended;
 pub(crate) mod ports;
 mod resting_ports;
 mod runtime;
+mod source_ports;
 pub(crate) mod stalls;
 mod state;
 

@@ -20,6 +20,8 @@ pub(crate) const REST: Duration = Duration::from_millis(100);
 const KEPT: Duration = Duration::from_secs(2);
 /// Ports that are given back at a time.
 const EXPIRED_MAX: usize = 64;
+/// Ports that are looked at for a connection.
+const LOOKED_AT_MAX: usize = 64;
 /// Ports that rest at most: each is a claim, and a socket that the broker keeps.
 const RESTING_MAX: usize = 4096;
 
@@ -63,17 +65,23 @@ impl RestingPorts {
         has_room
     }
 
-    /// The port of an address that has rested longest, if that is long enough.
-    pub(crate) fn rested(&self, source: IpAddr, now: Instant) -> Option<Resting> {
-        let longest = self.resting.get(&source)?.front()?;
-        (now >= longest.since + REST).then_some(*longest)
+    /// The port of an address that has rested longest, if that is long enough, of those that are good.
+    pub(crate) fn rested(
+        &self,
+        source: IpAddr,
+        now: Instant,
+        mut is_good: impl FnMut(SocketAddr) -> bool,
+    ) -> Option<Resting> {
+        let resting = self.resting.get(&source)?.iter().take(LOOKED_AT_MAX);
+        let mut rested = resting.take_while(|port| now >= port.since + REST);
+        rested.find(|port| is_good(port.local)).copied()
     }
 
     /// A connection leaves from the port that [`RestingPorts::rested`] told.
     pub(crate) fn wake(&mut self, port: Resting) {
         let Some(ports) = self.resting.get_mut(&port.local.ip()) else { return };
-        if ports.front() == Some(&port) {
-            ports.pop_front();
+        if let Some(place) = ports.iter().take(LOOKED_AT_MAX).position(|resting| *resting == port) {
+            ports.remove(place);
             self.count -= 1;
             self.chosen.insert(port.claim, port.local);
         }
@@ -146,19 +154,19 @@ mod tests {
     fn a_port_rests_and_is_used_again_the_longest_first() {
         let mut ports = resting(&[0, 50]);
         let source = local(1).ip();
-        assert_eq!(ports.rested(source, at(99)), None);
-        let first = ports.rested(source, at(100)).unwrap();
+        assert_eq!(ports.rested(source, at(99), |_| true), None);
+        let first = ports.rested(source, at(100), |_| true).unwrap();
         assert_eq!((first.claim, first.local), (ClaimId(1), local(1)));
         ports.wake(first);
-        assert_eq!(claim(ports.rested(source, at(149))), None, "one port, one connection");
-        assert_eq!(claim(ports.rested(source, at(150))), Some(2));
+        assert_eq!(claim(ports.rested(source, at(149), |_| true)), None, "one port, one connection");
+        assert_eq!(claim(ports.rested(source, at(150), |_| true)), Some(2));
         assert!(ports.rest(ClaimId(1), at(160)), "and again");
     }
 
     #[test]
     fn other_addresses_have_other_ports() {
         let ports = resting(&[0]);
-        assert_eq!(ports.rested([192, 0, 2, 9].into(), at(1000)), None);
+        assert_eq!(ports.rested([192, 0, 2, 9].into(), at(1000), |_| true), None);
     }
 
     #[test]
@@ -183,7 +191,7 @@ mod tests {
         let mut ports = resting(&[0; RESTING_MAX]);
         ports.note_chosen(ClaimId(9999), local(9999));
         assert!(!ports.rest(ClaimId(9999), at(0)), "there is no room");
-        let first = ports.rested(local(1).ip(), at(100)).unwrap();
+        let first = ports.rested(local(1).ip(), at(100), |_| true).unwrap();
         ports.wake(first);
         ports.forget(first.claim);
         assert!(!ports.rest(first.claim, at(200)), "it was forgotten");

@@ -10,6 +10,7 @@ use super::ended::{self, Ended};
 use super::ports::{self, KeptPort};
 use super::resting_ports::RestingPorts;
 use super::runtime::Runtime;
+use super::source_ports::HomePortTables;
 use super::stalls::Stalls;
 use crate::batch;
 use crate::ids::SocketId;
@@ -30,6 +31,8 @@ pub(crate) struct Queue {
     /// Ports that the next connections leave from.
     pub(crate) resting_ports: RestingPorts,
     pub(crate) ports_looked_at: Instant,
+    /// Ports to connect from where only some of an interface's queues are ours.
+    pub(crate) home_ports: HomePortTables,
     /// Connections of which the program wants to know when octets left or were acknowledged that have not yet.
     pub(crate) stamped: Vec<SocketId>,
     /// Sockets at which something waits.
@@ -128,6 +131,7 @@ impl Queue {
     pub(crate) fn own_due_at(&self) -> Option<Instant> {
         self.runtime.as_ref()?;
         let ports = ports::due(&self.resting_ports, &self.kept_ports, self.ports_looked_at);
-        [self.stalls.look_at, ended::due(&self.ended), ports].into_iter().flatten().min()
+        let unanswered = self.home_ports.due();
+        [self.stalls.look_at, ended::due(&self.ended), ports, unanswered].into_iter().flatten().min()
     }
 }

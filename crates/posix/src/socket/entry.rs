@@ -6,7 +6,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 
 use clock::Duration;
-use stack::{ConnectionId, ListenerId, Stack, TcpOptions};
+use stack::{ConnectionId, LinkId, ListenerId, Stack, TcpOptions};
 use transit::SocketKind;
 
 use crate::broker_side::ClaimId;
@@ -58,6 +58,8 @@ pub(crate) struct Socket {
     pub(crate) claim: Option<ClaimId>,
     /// Where the shadow was bound before it was bound for a connection of ours.
     pub(crate) bound_before: Option<SocketAddr>,
+    /// Its connection was made here, and relies on this interface's putting answers into queues that are ours.
+    pub(crate) relies_on: Option<LinkId>,
     /// Why it was not claimed.
     pub(crate) unclaimable: Option<Reason>,
     /// Why it stays the kernel's: an option was set that the stack cannot honour.
@@ -108,6 +110,7 @@ impl Socket {
             nonblocking: false,
             claim: None,
             bound_before: None,
+            relies_on: None,
             unclaimable: None,
             kernel_only: None,
             interests: Interests::default(),

@@ -6,6 +6,7 @@ mod departures;
 mod epoll;
 mod kernel_only;
 mod sharing;
+mod source_ports;
 mod streams;
 mod usage;
 
@@ -23,7 +24,8 @@ use transit::{Established, SocketKind};
 
 use crate::address::{decode, encode};
 use crate::broker_side::{
-    Attachment, ClaimId, Incident, NotMoved, Peer, Purpose, RequestId, Routed, Status, Way,
+    Answers, Attachment, ClaimId, HomePorts, Incident, NotMoved, Peer, Purpose, RequestId, Routed, Status,
+    Way,
 };
 use crate::descriptors::fd_table::FdTable;
 use crate::errno::Errno;
@@ -83,8 +85,20 @@ struct Others {
     looking: AtomicBool,
     /// The profile keeps connections that send in bulk.
     keeps_unsuited: AtomicBool,
+    /// Answers come by our queues to what leaves from some ports only.
+    home_ports: Mutex<Option<Arc<HomePorts>>>,
+    /// Ends of connections that were said to be unanswered.
+    unanswered: Mutex<Vec<(SocketAddr, SocketAddr)>>,
+    /// The interface has just begun to put packets into other queues.
+    spread_changes: AtomicBool,
     /// What happens while a connection is moved.
     meanwhile: Mutex<Option<Box<dyn FnMut() + std::marker::Send>>>,
+}
+
+impl Others {
+    fn answers(&self) -> Answers {
+        self.home_ports.lock().unwrap().clone().map_or(Answers::Ours, Answers::From)
+    }
 }
 
 impl Attachment for Wire {
@@ -147,9 +161,13 @@ impl Attachment for Wire {
 
     fn begin_route(&mut self, _: Peer<'_>, _: Option<IpAddr>, _: Instant) -> Option<RequestId> {
         self.asked += 1;
-        let way = Way { local: self.local, hop: Hop::default(), is_whole: true };
+        let way = Way { local: self.local, hop: Hop::default(), answers: self.others.answers() };
         self.incidents.push_back(Incident::Routed(RequestId(self.asked), Routed::Way(way)));
         Some(RequestId(self.asked))
+    }
+
+    fn unanswered(&mut self, local: SocketAddr, remote: SocketAddr) {
+        self.others.unanswered.lock().unwrap().push((local, remote));
     }
 
     /// The kernel's socket is one end of a pair, with what was received ready to be read.
@@ -238,6 +256,9 @@ impl Attachment for Wire {
     fn report(&mut self, _: Status) {}
 
     fn poll(&mut self) -> Option<Incident> {
+        if self.others.spread_changes.swap(false, Ordering::Relaxed) {
+            return Some(Incident::SpreadChanged(LinkId(0)));
+        }
         let is_way = matches!(self.incidents.front(), Some(Incident::Routed(..)));
         if is_way && self.others.looking.load(Ordering::Relaxed) {
             return None;

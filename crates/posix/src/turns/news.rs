@@ -56,6 +56,7 @@ impl State {
                     runtime.handle.set_mtu(link, mtu);
                 }
             }
+            Incident::SpreadChanged(link) => self.on_spread_changed(link, now),
             Incident::Sources(link, filters) => {
                 if let Some(stack) = self.queue.stack() {
                     stack.set_sources(link, filters);

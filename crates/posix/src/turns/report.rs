@@ -21,7 +21,8 @@ impl State {
         let more = ids.len().saturating_sub(SOCKETS_MAX) as u64;
         let sockets = ids.into_iter().take(SOCKETS_MAX).filter_map(|id| self.status_of(id)).collect();
         let accelerated = self.queue.stack().map_or(0, |stack| stack.population().0.into());
-        let counters = self.queue.runtime.as_ref().map(counters_of).unwrap_or_default();
+        let mut counters = self.queue.runtime.as_ref().map(counters_of).unwrap_or_default();
+        counters.extend(self.queue.home_ports.named().map(|(name, count)| (name.to_owned(), count)));
         let left_to_kernel = self.left_to_kernel;
         let status = Status { sockets, more, accelerated, left_to_kernel, counters };
         if let Some(attachment) = self.attachment() {

@@ -27,6 +27,7 @@ impl State {
             self.look_at_send_times(now);
         }
         self.release_ports(now);
+        self.look_after_unanswered(now);
         self.release_ended(now);
         self.look_after_children(now);
         self.look_at_stalls(now);

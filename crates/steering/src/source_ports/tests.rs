@@ -29,7 +29,9 @@ fn all_ports() -> LocalPorts {
 
 fn key(seed: usize) -> Vec<u8> {
     let mut number = numbers();
-    (0..seed).for_each(|_| drop(number()));
+    for _ in 0..seed {
+        number();
+    }
     (0..52).map(|_| number() as u8).collect()
 }
 

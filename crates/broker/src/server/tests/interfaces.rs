@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use device_xdp::XdpError;
 
 use super::super::data_path::{DataPath, DataPaths};
+use super::super::spread::DeviceSpread;
 use super::*;
 use crate::registry::LinkNumber;
 
@@ -28,6 +29,10 @@ impl DataPaths for Exhaustible {
 
     fn frame_size(&self, mtu: u32) -> Option<u16> {
         self.paths.frame_size(mtu)
+    }
+
+    fn spread(&self, interface: &str) -> Option<DeviceSpread> {
+        self.paths.spread(interface)
     }
 }
 

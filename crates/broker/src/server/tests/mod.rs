@@ -11,6 +11,7 @@ mod moves;
 mod observers;
 mod queues;
 mod returning;
+mod source_ports;
 mod stopped;
 mod strays;
 
