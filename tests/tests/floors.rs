@@ -150,7 +150,7 @@ const FLOORS: &[House] = &[
     ),
     (
         "crates/posix/src/queue",
-        &[&["state"], &["driver", "ended", "ports", "stalls", "runtime"], &["resting_ports"]],
+        &[&["state"], &["driver", "ended", "ports", "stalls", "runtime"], &["resting_ports", "source_ports"]],
     ),
     (
         "crates/posix/src/socket",

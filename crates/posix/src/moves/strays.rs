@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 
 use clock::Instant;
-use stack::Stack;
+use stack::{ConnectionId, LinkId, Stack};
 
+use crate::ids::SocketId;
 use crate::process::State;
-use crate::socket::Happening;
+use crate::socket::{Happening, Socket};
 
 /// Strays that are asked about in a turn.
 const ASKED_AT_ONCE: usize = 16;
@@ -53,5 +54,21 @@ impl State {
             let step = self.step(id, Happening::Strayed);
             let _ = self.carry_out(id, step, now); // What is lost says so when it is used.
         }
+    }
+
+    /// An interface puts packets into other queues than before: connections that rely on it go to the kernel.
+    pub(crate) fn on_spread_changed(&mut self, link: LinkId, now: Instant) {
+        let relies = |(id, socket): (SocketId, &Socket)| (socket.relies_on == Some(link)).then_some(id);
+        let relying: Vec<SocketId> = self.sockets.iter().filter_map(relies).collect();
+        for id in relying {
+            let step = self.step(id, Happening::Strayed);
+            let _ = self.carry_out(id, step, now); // What is lost says so when it is used.
+        }
+        let kept: Vec<ConnectionId> = self.queue.kept_ports.iter().map(|kept| kept.connection).collect();
+        let ends: Vec<_> = match self.queue.stack() {
+            Some(stack) => kept.iter().filter_map(|connection| stack.endpoints(*connection)).collect(),
+            None => return,
+        };
+        self.move_closed(|of| ends.contains(&of), now);
     }
 }

@@ -21,7 +21,7 @@ use crate::ids::SocketId;
 use crate::moves::ports::BIND_ADDRESS_NO_PORT;
 use crate::process::State;
 use crate::socket::settings::Settings;
-use crate::socket::{Happening, Place, Role, Socket, WRITABLE};
+use crate::socket::{Place, Role, WRITABLE};
 
 /// Ports that are tried if others have them.
 const TRIES_MAX: u32 = 64;
@@ -234,22 +234,6 @@ impl State {
             self.queue.home_ports.counts().unanswered += 1;
             self.connect_by_kernel_instead(late.id, now);
         }
-    }
-
-    /// An interface puts packets into other queues than before: connections that rely on it go to the kernel.
-    pub(crate) fn on_spread_changed(&mut self, link: LinkId, now: Instant) {
-        let relies = |(id, socket): (SocketId, &Socket)| (socket.relies_on == Some(link)).then_some(id);
-        let relying: Vec<SocketId> = self.sockets.iter().filter_map(relies).collect();
-        for id in relying {
-            let step = self.step(id, Happening::Strayed);
-            let _ = self.carry_out(id, step, now); // What is lost says so when it is used.
-        }
-        let kept: Vec<ConnectionId> = self.queue.kept_ports.iter().map(|kept| kept.connection).collect();
-        let ends: Vec<_> = match self.queue.stack() {
-            Some(stack) => kept.iter().filter_map(|connection| stack.endpoints(*connection)).collect(),
-            None => return,
-        };
-        self.move_closed(|of| ends.contains(&of), now);
     }
 
     /// There is no route of ours: the kernel begins to connect, and the socket is the kernel's from then on, even for threads that wait
