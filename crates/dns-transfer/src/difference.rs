@@ -1,5 +1,6 @@
 //! What leads from one version of a zone to the next (RFC 1995, 4).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dns_message::{Message, Record, push_record, serial_of};
@@ -39,6 +40,21 @@ impl Difference {
         let [(0, _), (added, _)] = [soas.next()?, soas.next()?] else { return None };
         let has_serials = [0, added].iter().all(|at| serial_of(&records[*at].rdata).is_some());
         (soas.next().is_none() && has_serials).then_some(Difference { records, added })
+    }
+
+    /// The same of records that a primary has sent. A record that is removed and added cancels out: NSD sends what leads over several
+    /// versions as one difference, where a record that came and went meanwhile is removed and added, and is in neither version.
+    pub(crate) fn received(records: Vec<Record>) -> Option<Difference> {
+        let difference = Difference::new(records)?;
+        let (removed, added) = difference.halves();
+        let mut in_both = count(&added[1..]);
+        let removed = rest_of(removed, &mut in_both);
+        if removed.len() == difference.added {
+            return Some(difference);
+        }
+        let mut in_both = count(&difference.halves().0[1..]);
+        let added = rest_of(added, &mut in_both);
+        Some(Difference { added: removed.len(), records: [removed, added].concat() })
     }
 
     /// The serial of the version that it is for.
@@ -118,6 +134,32 @@ impl Difference {
         difference.add_missing(nodes(new), new, old).expect("there is room for all");
         Difference { records: difference.records, added }
     }
+}
+
+/// A record to its octets.
+type Key<'r> = (&'r [u8], Rtype, u32, &'r [u8]);
+
+fn key(record: &Record) -> Key<'_> {
+    (record.owner.as_name().as_bytes(), record.rtype, record.ttl, &record.rdata)
+}
+
+/// How often each record is there.
+fn count(records: &[Record]) -> BTreeMap<Key<'_>, usize> {
+    let mut counts = BTreeMap::new();
+    records.iter().for_each(|record| *counts.entry(key(record)).or_default() += 1);
+    counts
+}
+
+/// One half of a difference, its SOA first, without the records that `others` has, as often as it has them.
+fn rest_of<'r>(half: &'r [Record], others: &mut BTreeMap<Key<'r>, usize>) -> Vec<Record> {
+    let mut rest = vec![half[0].clone()];
+    for record in &half[1..] {
+        match others.get_mut(&key(record)).filter(|count| **count > 0) {
+            Some(count) => *count -= 1,
+            None => rest.push(record.clone()),
+        }
+    }
+    rest
 }
 
 struct Collected {

@@ -213,7 +213,7 @@ impl Incoming {
                 }
                 Some(serial) if serial != reached => return Err(Unfit::Version.into()),
                 Some(serial) => {
-                    let difference = Difference::new(records).ok_or(Unfit::Version)?;
+                    let difference = Difference::received(records).ok_or(Unfit::Version)?;
                     done.push(Arc::new(difference));
                     match Some(serial) == self.serial() {
                         true => State::End(done),

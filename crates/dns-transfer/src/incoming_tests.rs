@@ -110,6 +110,28 @@ fn differences_are_applied_over_several_versions() {
 }
 
 #[test]
+fn what_came_and_went_between_versions_that_a_primary_sends_as_one_is_not_there() {
+    // 3 to 4: 1 becomes 5, b goes; 4 to 5: 5 becomes 6, b comes back; 5 to 6: 6 becomes 5.
+    let sequence: &[R] = &[
+        Soa(6),
+        Soa(3),
+        A("a.example.", 1),
+        A("B.example.", 2),
+        A("a.example.", 5),
+        A("a.example.", 6),
+        Soa(6),
+        A("a.example.", 5),
+        A("a.example.", 6),
+        A("B.example.", 2),
+        A("a.example.", 5),
+        Soa(6),
+    ];
+    let Ok(Received::New(changed, passed_on)) = differences(&[sequence]) else { panic!("they fit") };
+    assert_eq!(addresses(&changed.zone), ["B.example. 2", "a.example. 5"]);
+    assert_eq!(passed_on[0].records().len(), 4, "secondaries of ours get what is removed and added at last");
+}
+
+#[test]
 fn a_request_for_differences_may_be_answered_with_the_whole_zone_or_with_nothing_new() {
     let whole = zone(differences(&[&[Soa(9)], &[A("x.example.", 1), Soa(9)]]));
     assert_eq!(addresses(&whole), ["x.example. 1"]);
