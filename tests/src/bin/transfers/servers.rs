@@ -20,7 +20,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lab::{Child, sidestep_binary};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::client::{Client, other};
 use crate::link::Link;
@@ -32,6 +32,8 @@ const KEY: &str = "transfer.key";
 const SECRET: &str = "c2l4dGVlbiBvY3RldHMgb2YgYSBzZWNyZXQh";
 /// The name in the certificate.
 const TLS_NAME: &str = "ns.test";
+/// The first of the ports, and how many there are to choose from.
+const PORTS: (u16, u64) = (16_000, 16_000);
 /// Time for a server to end by itself.
 const END_MAX: Duration = Duration::from_secs(120);
 
@@ -202,10 +204,19 @@ impl Server {
 
     /// Ends it, by SIGTERM or SIGKILL.
     pub(crate) fn end(&self, signal: Signal) -> io::Result<()> {
+        let pids = self.pids();
         let child = self.child().take();
         let Some(mut child) = child else { return Ok(()) };
         child.signal(signal);
         child.wait(END_MAX).map_err(|error| other(format!("{} does not end: {error}", self.name)))?;
+        // NSD's others have its port for a while longer.
+        let deadline = Instant::now() + END_MAX;
+        while pids.iter().any(|&pid| test_kill_process(pid).is_ok()) {
+            if Instant::now() >= deadline {
+                return Err(other(format!("{} has left processes", self.name)));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
         Ok(())
     }
 
@@ -360,13 +371,19 @@ fn local(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
-/// Ports that nobody has for TCP and UDP.
+/// Ports that nobody has for TCP and UDP, below those that the kernel gives to clients: a server that is away finds its own free again.
 fn free_ports<const COUNT: usize>() -> io::Result<[u16; COUNT]> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    // Runs at the same time begin at different ones.
+    let first = u64::from(std::process::id()) * 64;
     let mut held = Vec::new();
     while held.len() < COUNT {
-        let listener = TcpListener::bind(local(0))?;
-        let port = listener.local_addr()?.port();
-        if let Ok(socket) = UdpSocket::bind(local(port)) {
+        let tried = NEXT.fetch_add(1, Ordering::Relaxed);
+        if tried == PORTS.1 {
+            return Err(other("no ports are free".to_owned()));
+        }
+        let port = PORTS.0 + ((first + tried) % PORTS.1) as u16; // Below the end of the range.
+        if let (Ok(listener), Ok(socket)) = (TcpListener::bind(local(port)), UdpSocket::bind(local(port))) {
             held.push((port, listener, socket));
         }
     }
