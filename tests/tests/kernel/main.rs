@@ -12,6 +12,7 @@ mod guard;
 mod gun;
 mod idle;
 mod import;
+mod interoperation;
 mod keys;
 mod lifecycle;
 mod lines;

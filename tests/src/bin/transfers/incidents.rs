@@ -15,8 +15,6 @@ use crate::servers::{Fleet, Make, ORIGINS, Server};
 
 /// Large transactions after which the differences of before are no longer known to Sidestep, which keeps 4 MiB of them.
 const BURST: u64 = 180;
-/// How long a server may take until it has again what it had.
-const RETURN_MAX: Duration = Duration::from_secs(600);
 
 /// How often each has happened.
 pub(crate) type Tally = BTreeMap<String, u64>;
@@ -32,6 +30,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) stop_max: Duration,
     /// Whether zones are so large that a burst is little beside them.
     pub(crate) has_bursts: bool,
+    /// How long a server may take until it has again what it had.
+    pub(crate) patience: Duration,
 }
 
 impl Scene<'_> {
@@ -138,7 +138,7 @@ impl Scene<'_> {
                 let (began, first) = (std::time::Instant::now(), ledger.current());
                 ledger.burst.store(burst, Ordering::SeqCst);
                 while !scene.run.is_over()
-                    && began.elapsed() < RETURN_MAX
+                    && began.elapsed() < scene.patience
                     && ledger.current().wrapping_sub(first) < burst as u32
                 {
                     thread::sleep(Duration::from_millis(50));
@@ -175,7 +175,7 @@ impl Scene<'_> {
         let done = act(self);
         let wanted: Vec<u32> = self.ledgers.iter().map(Ledger::current).collect();
         let back = server.zones.iter().try_for_each(|&zone| {
-            server.wait_for(zone, RETURN_MAX, |serial| !is_older(serial, wanted[zone]))
+            server.wait_for(zone, self.patience, |serial| !is_older(serial, wanted[zone]))
         });
         server.calm();
         self.run.say(&format!("{} is back", server.name));

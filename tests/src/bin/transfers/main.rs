@@ -20,8 +20,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::str::FromStr;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,9 +32,9 @@ use simnet::net::Random;
 use incidents::Scene;
 use ledger::{Ledger, Run};
 use model::Model;
-use reader::{Reader, Tally, whole};
+use reader::{Reader, Tally, Whole, whole};
 use records::describe;
-use report::Memory;
+use report::{Memory, report};
 use servers::{Fleet, Make, ORIGINS};
 use writer::Writer;
 
@@ -42,8 +42,6 @@ use writer::Writer;
 const EXIT_USAGE: u8 = 2;
 /// The first serials. That of Sidestep's zone wraps around in the first minutes.
 const SERIALS: [u32; 3] = [u32::MAX - 50, 1, 2_026_112_801];
-/// Time for all servers to load, and to come to the same versions at the end.
-const SETTLE_MAX: Duration = Duration::from_secs(900);
 /// Above this, a run lasts long enough to go slowly.
 const SHORT: Duration = Duration::from_secs(120);
 /// Records above which bursts are little beside the zone.
@@ -55,6 +53,17 @@ struct Plan {
     duration: Duration,
     records: usize,
     seed: u64,
+}
+
+impl Plan {
+    fn is_short(&self) -> bool {
+        self.duration <= SHORT
+    }
+
+    /// Time for a server to load, to have again what it had, and to come to the last version.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(if self.records > LARGE { 900 } else { 60 })
+    }
 }
 
 fn main() -> ExitCode {
@@ -93,191 +102,213 @@ fn word<N: FromStr>(words: &[String], at: usize, otherwise: N) -> Option<N> {
     words.get(at).map_or(Some(otherwise), |word| word.parse().ok())
 }
 
+/// What all parts of a run share.
+struct Stage<'a> {
+    plan: &'a Plan,
+    directory: &'a Path,
+    run: &'a Run,
+    fleet: Fleet,
+    ledgers: Vec<Ledger>,
+    tally: Tally,
+    memory: Mutex<Memory>,
+}
+
 fn transfers(plan: &Plan, directory: &Directory, run: &Run) -> io::Result<()> {
     let mut chance = Random::new(plan.seed);
-    let mut models = Vec::new();
-    for (origin, serial) in ORIGINS.into_iter().zip(SERIALS) {
-        let model = Model::new(origin, serial, plan.records, chance.bits());
-        let mut file = BufWriter::new(File::create(directory.path().join(format!("{origin}zone")))?);
-        model.write(&mut file)?;
-        file.flush()?;
-        models.push(model);
-    }
-    let ledgers: Vec<Ledger> = models.iter().map(|model| Ledger::new(model.serial, model.sum())).collect();
+    let models = write_zones(plan, directory.path(), &mut chance)?;
+    let ledgers = models.iter().map(|model| Ledger::new(model.serial, model.sum())).collect();
     run.say(&format!("{} records in each of {} zones are written", plan.records, models.len()));
     let fleet = Fleet::start(directory)?;
-    settle(&fleet, &ledgers)?;
-    run.say("all servers have all zones");
-
-    let (tally, memory) = (Tally::default(), Mutex::new(Memory::new(&fleet)));
-    let models = live(plan, &fleet, &ledgers, run, &tally, &memory, directory.path(), models, &mut chance);
-    let settled = Instant::now();
-    settle(&fleet, &ledgers)?;
-    run.say(&format!("all servers have the last versions after {:?}", settled.elapsed()));
+    let memory = Mutex::new(Memory::new(&fleet));
+    let stage =
+        Stage { plan, directory: directory.path(), run, fleet, ledgers, tally: Tally::default(), memory };
+    stage.settle()?;
+    let models = stage.live(models, &mut chance);
+    stage.settle()?;
     for (zone, model) in models.iter().enumerate() {
-        compare(&fleet, zone, model, run)?;
+        stage.compare(zone, model)?;
     }
-    run.say(&format!(
-        "{} looks ({} while the version changed), {} transfers of differences ({} answered without), {} of whole zones, {} without an answer while something was done, {} reset by NSD",
-        tally.looks.load(Ordering::Relaxed),
-        tally.changed.load(Ordering::Relaxed),
-        tally.differences.load(Ordering::Relaxed),
-        tally.without_differences.load(Ordering::Relaxed),
-        tally.wholes.load(Ordering::Relaxed),
-        tally.away.load(Ordering::Relaxed),
-        tally.resets.load(Ordering::Relaxed),
-    ));
-    let memory = memory.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    memory.judge(&fleet, run);
-    end(&fleet, run)
+    run.say(&stage.tally.to_string());
+    if stage.tally.is_empty() {
+        run.fault("nothing was seen".to_owned());
+    }
+    stage.memory.lock().unwrap_or_else(PoisonError::into_inner).judge(&stage.fleet, run);
+    stage.end()
 }
 
-/// Everything at once, for as long as planned.
-fn live(
-    plan: &Plan,
-    fleet: &Fleet,
-    ledgers: &[Ledger],
-    run: &Run,
-    tally: &Tally,
-    memory: &Mutex<Memory>,
-    directory: &Path,
-    models: Vec<Model>,
-    chance: &mut Random,
-) -> Vec<Model> {
-    let is_short = plan.duration <= SHORT;
-    let by_length = |short: u64, long: u64| Duration::from_millis(if is_short { short } else { long });
-    thread::scope(|scope| {
-        let scene = Scene {
-            fleet,
-            ledgers,
-            run,
-            chance: chance.fork(),
-            pause: by_length(500, 60_000),
-            stop_max: by_length(1000, 25_000),
-            has_bursts: plan.records > LARGE,
-        };
-        let writers: Vec<_> = models
-            .into_iter()
-            .enumerate()
-            .map(|(zone, model)| {
-                let writer = Writer {
-                    server: fleet.primary(zone),
-                    zone,
-                    model,
-                    ledger: &ledgers[zone],
-                    run,
-                    directory,
-                    interval: if zone == 0 { by_length(50, 700) } else { by_length(100, 1500) },
-                    chance: chance.fork(),
-                };
-                scope.spawn(move || writer.write())
-            })
-            .collect();
-        for (server, zone) in fleet.pairs() {
-            let interval = by_length(100, 1500);
-            let reader = Reader { server, zone, ledger: &ledgers[zone], run, tally, interval };
-            scope.spawn(move || reader.read());
-        }
-        let incidents = scope.spawn(move || scene.play());
-        let wholes = by_length(1000, 60_000);
-        scope.spawn(move || look_at_wholes(fleet, ledgers, run, tally, wholes));
-        scope.spawn(move || report::report(fleet, ledgers, run, tally, memory, by_length(5000, 60_000)));
-        run.sleep(plan.duration);
-        run.end();
-        let incidents = incidents.join().expect("incidents report faults");
-        run.say(
-            &incidents.iter().map(|(what, count)| format!("{count} {what}")).collect::<Vec<_>>().join(", "),
-        );
-        writers.into_iter().map(|writer| writer.join().expect("writers report faults")).collect()
-    })
+/// The zones of the primaries, in files.
+fn write_zones(plan: &Plan, directory: &Path, chance: &mut Random) -> io::Result<Vec<Model>> {
+    // A notice that is lost with a cut wire is made up for by REFRESH.
+    let timers = if plan.is_short() { "3 1 86400" } else { "60 5 86400" };
+    let zones = ORIGINS.into_iter().zip(SERIALS);
+    zones
+        .map(|(origin, serial)| {
+            let model = Model::new(origin, serial, plan.records, chance.bits());
+            let mut file = BufWriter::new(File::create(directory.join(format!("{origin}zone")))?);
+            model.write(&mut file, timers)?;
+            file.flush()?;
+            Ok(model)
+        })
+        .collect()
 }
 
-/// Transfers one zone of one server after the other as a whole.
-fn look_at_wholes(fleet: &Fleet, ledgers: &[Ledger], run: &Run, tally: &Tally, pause: Duration) {
-    for (server, zone) in fleet.pairs().collect::<Vec<_>>().into_iter().cycle() {
-        run.sleep(pause);
-        if run.is_over() {
-            return;
+impl Stage<'_> {
+    /// Everything at once, for as long as planned.
+    fn live(&self, models: Vec<Model>, chance: &mut Random) -> Vec<Model> {
+        let run = self.run;
+        thread::scope(|scope| {
+            let scene = self.scene(chance.fork());
+            let writers: Vec<_> = models
+                .into_iter()
+                .enumerate()
+                .map(|(zone, model)| {
+                    let writer = self.writer(zone, model, chance.fork());
+                    scope.spawn(move || writer.write())
+                })
+                .collect();
+            for (server, zone) in self.fleet.pairs() {
+                let (ledger, interval) = (&self.ledgers[zone], self.by_length(100, 1500));
+                let reader = Reader { server, zone, ledger, run, tally: &self.tally, interval };
+                scope.spawn(move || reader.read());
+            }
+            let incidents = scope.spawn(move || scene.play());
+            scope.spawn(|| self.look_at_wholes());
+            let interval = self.by_length(5000, 60_000);
+            scope.spawn(move || report(&self.fleet, &self.ledgers, run, &self.tally, &self.memory, interval));
+            run.sleep(self.plan.duration);
+            run.end();
+            let incidents = incidents.join().expect("incidents report faults");
+            let counts = incidents.iter().map(|(what, count)| format!("{count} {what}"));
+            run.say(&counts.collect::<Vec<_>>().join(", "));
+            writers.into_iter().map(|writer| writer.join().expect("writers report faults")).collect()
+        })
+    }
+
+    fn scene(&self, chance: Random) -> Scene<'_> {
+        Scene {
+            fleet: &self.fleet,
+            ledgers: &self.ledgers,
+            run: self.run,
+            chance,
+            pause: self.by_length(500, 60_000),
+            stop_max: self.by_length(1000, 25_000),
+            has_bursts: self.plan.records > LARGE,
+            patience: self.plan.patience(),
         }
-        let disturbance = server.disturbance();
-        let whole = whole(server, zone, false);
-        let is_calm = disturbance.is_multiple_of(2) && disturbance == server.disturbance();
-        match whole {
-            Ok(whole) => {
-                tally.wholes.fetch_add(1, Ordering::Relaxed);
-                if ledgers[zone].sum(whole.serial) != Some(whole.sum) {
-                    let (name, origin) = (server.name, ORIGINS[zone]);
-                    run.fault(format!(
-                        "{origin} of {name}: serial {} is another one than was written, {} records",
-                        whole.serial, whole.count
-                    ));
+    }
+
+    fn writer(&self, zone: usize, model: Model, chance: Random) -> Writer<'_> {
+        Writer {
+            server: self.fleet.primary(zone),
+            zone,
+            model,
+            ledger: &self.ledgers[zone],
+            run: self.run,
+            directory: self.directory,
+            interval: if zone == 0 { self.by_length(50, 700) } else { self.by_length(100, 1500) },
+            chance,
+        }
+    }
+
+    /// Milliseconds for a short run, or for a long one.
+    fn by_length(&self, short: u64, long: u64) -> Duration {
+        Duration::from_millis(if self.plan.is_short() { short } else { long })
+    }
+
+    /// Transfers one zone of one server after the other as a whole.
+    fn look_at_wholes(&self) {
+        for (server, zone) in self.fleet.pairs().collect::<Vec<_>>().into_iter().cycle() {
+            self.run.sleep(self.by_length(1000, 60_000));
+            if self.run.is_over() {
+                return;
+            }
+            let disturbance = server.disturbance();
+            let whole = whole(server, zone, false);
+            let is_calm = disturbance.is_multiple_of(2) && disturbance == server.disturbance();
+            let (name, origin) = (server.name, ORIGINS[zone]);
+            match whole {
+                Ok(whole) => {
+                    self.tally.wholes.fetch_add(1, Ordering::Relaxed);
+                    if self.ledgers[zone].sum(whole.serial) != Some(whole.sum) {
+                        let Whole { serial, count, .. } = whole;
+                        self.run.fault(format!(
+                            "{origin} of {name}: serial {serial} is another one than was written, {count} records"
+                        ));
+                    }
                 }
+                // Its processes end with every new version; the next transfer shows whether it answers at all.
+                Err(_) if server.make == Make::Nsd => drop(self.tally.resets.fetch_add(1, Ordering::Relaxed)),
+                Err(error) if is_calm => self.run.fault(format!("{origin} of {name}: no transfer: {error}")),
+                Err(_) => drop(self.tally.away.fetch_add(1, Ordering::Relaxed)),
             }
-            // Its processes end with every new version; the next transfer shows whether it answers at all.
-            Err(_) if server.make == Make::Nsd => drop(tally.resets.fetch_add(1, Ordering::Relaxed)),
-            Err(error) if is_calm => {
-                run.fault(format!("{} of {}: no transfer: {error}", ORIGINS[zone], server.name));
+        }
+    }
+
+    /// Waits until all servers have the newest versions.
+    fn settle(&self) -> io::Result<()> {
+        let began = Instant::now();
+        for (server, zone) in self.fleet.pairs() {
+            let (newest, origin) = (self.ledgers[zone].current(), ORIGINS[zone]);
+            server.wait_for(zone, self.plan.patience(), |serial| serial == newest)?;
+            self.run.say(&format!(
+                "{origin} of {}: serial {newest} after {:?}",
+                server.name,
+                began.elapsed()
+            ));
+        }
+        Ok(())
+    }
+
+    /// All servers have every record of the model, and no other one.
+    fn compare(&self, zone: usize, model: &Model) -> io::Result<()> {
+        let mut wanted: Vec<Vec<u8>> = model.entries().map(|entry| entry.key()).collect();
+        wanted.sort_unstable();
+        for (server, _) in self.fleet.pairs().filter(|(_, own)| *own == zone) {
+            let mut whole = whole(server, zone, true)?;
+            whole.keys.sort_unstable();
+            let (name, origin, count, serial) = (server.name, ORIGINS[zone], whole.count, whole.serial);
+            if whole.keys == wanted && serial == model.serial {
+                self.run.say(&format!("{origin} of {name}: serial {serial}, all {count} records are right"));
+                continue;
             }
-            Err(_) => drop(tally.away.fetch_add(1, Ordering::Relaxed)),
+            for (said, from, of) in
+                [("is missing", &wanted, &whole.keys), ("should not be there", &whole.keys, &wanted)]
+            {
+                let others = from.iter().filter(|key| of.binary_search(key).is_err());
+                others.take(SHOWN).for_each(|key| self.run.say(&format!("{}: {said}", describe(key))));
+            }
+            self.run.fault(format!(
+                "{origin} of {name}: serial {serial}, {count} records, wanted {}, {}",
+                model.serial,
+                wanted.len()
+            ));
         }
+        Ok(())
     }
-}
 
-/// Waits until all servers have the newest versions.
-fn settle(fleet: &Fleet, ledgers: &[Ledger]) -> io::Result<()> {
-    fleet.pairs().try_for_each(|(server, zone)| {
-        let newest = ledgers[zone].current();
-        server.wait_for(zone, SETTLE_MAX, |serial| serial == newest)
-    })
-}
-
-/// All servers have every record of the model, and no other one.
-fn compare(fleet: &Fleet, zone: usize, model: &Model, run: &Run) -> io::Result<()> {
-    let mut wanted: Vec<Vec<u8>> = model.entries().map(|entry| entry.key()).collect();
-    wanted.sort_unstable();
-    for (server, _) in fleet.pairs().filter(|(_, own)| *own == zone) {
-        let mut whole = whole(server, zone, true)?;
-        whole.keys.sort_unstable();
-        let (name, origin, count) = (server.name, ORIGINS[zone], whole.count);
-        if whole.keys == wanted && whole.serial == model.serial {
-            run.say(&format!("{origin} of {name}: serial {}, all {count} records are right", whole.serial));
-            continue;
+    /// Ends all servers, and looks at what ours have said.
+    fn end(&self) -> io::Result<()> {
+        for server in &self.fleet.servers {
+            if !server.is_running() {
+                self.run.fault(format!("{} has ended by itself", server.name));
+            }
+            server.end(Signal::TERM)?;
+            let log = String::from_utf8_lossy(&fs::read(server.log())?).into_owned();
+            if server.is_ours() {
+                // Differences that do not fit come of a fault, at whichever end it is.
+                let is_bad =
+                    |line: &&str| ["panicked", " ERROR ", "do not fit"].iter().any(|bad| line.contains(bad));
+                let bad = log.lines().filter(is_bad);
+                bad.take(SHOWN).for_each(|line| self.run.fault(format!("{} says: {line}", server.name)));
+            }
+            if self.run.faults() > 0 {
+                let lines: Vec<&str> = log.lines().collect();
+                let last = &lines[lines.len().saturating_sub(3 * SHOWN)..];
+                println!("the last lines of {}:\n{}", server.name, last.join("\n"));
+            }
         }
-        for (said, from, of) in
-            [("is missing", &wanted, &whole.keys), ("should not be there", &whole.keys, &wanted)]
-        {
-            let others = from.iter().filter(|key| of.binary_search(key).is_err());
-            others.take(SHOWN).for_each(|key| run.say(&format!("{}: {said}", describe(key))));
-        }
-        run.fault(format!(
-            "{origin} of {name}: serial {}, {count} records, wanted {}, {}",
-            whole.serial,
-            model.serial,
-            wanted.len()
-        ));
+        Ok(())
     }
-    Ok(())
-}
-
-/// Ends all servers, and looks at what ours have said.
-fn end(fleet: &Fleet, run: &Run) -> io::Result<()> {
-    for server in &fleet.servers {
-        if !server.is_running() {
-            run.fault(format!("{} has ended by itself", server.name));
-        }
-        server.end(Signal::TERM)?;
-        let log = String::from_utf8_lossy(&fs::read(server.log())?).into_owned();
-        if server.is_ours() {
-            let bad = log.lines().filter(|line| line.contains("panicked") || line.starts_with("ERROR"));
-            bad.take(SHOWN).for_each(|line| run.fault(format!("{} says: {line}", server.name)));
-        }
-        if run.faults() > 0 {
-            let lines: Vec<&str> = log.lines().collect();
-            let last = &lines[lines.len().saturating_sub(3 * SHOWN)..];
-            println!("the last lines of {}:\n{}", server.name, last.join("\n"));
-        }
-    }
-    Ok(())
 }
 
 fn copy(from: &Path, to: &Path) -> io::Result<()> {

@@ -78,10 +78,10 @@ impl Model {
         self.fixed().into_iter().chain(self.marks(self.serial, &self.group)).chain(named)
     }
 
-    /// The zone as a file.
-    pub(crate) fn write(&self, to: &mut impl Write) -> io::Result<()> {
+    /// The zone as a file. `timers` are REFRESH, RETRY and EXPIRE.
+    pub(crate) fn write(&self, to: &mut impl Write, timers: &str) -> io::Result<()> {
         let (origin, serial) = (&self.origin, self.serial);
-        writeln!(to, "{origin} 60 IN SOA ns.{origin} host.{origin} {serial} 60 5 86400 60")?;
+        writeln!(to, "{origin} 60 IN SOA ns.{origin} host.{origin} {serial} {timers} 60")?;
         self.entries().try_for_each(|entry| writeln!(to, "{} {} IN {}", entry.owner, entry.ttl, entry.data))
     }
 

@@ -4,6 +4,7 @@
 //! addresses. Answers between two equal serials on one connection are of that version, as serials never go back. Transfers say their
 //! serial themselves, and the sum of all their records has to be that version's.
 
+use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -41,6 +42,24 @@ pub(crate) struct Tally {
     pub(crate) away: AtomicU64,
     /// Connections that NSD has reset.
     pub(crate) resets: AtomicU64,
+}
+
+impl Tally {
+    /// Whether something has not been seen at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        [&self.looks, &self.differences].iter().any(|count| count.load(Ordering::Relaxed) == 0)
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
+        write!(to, "{} looks ({} while the version changed), ", count(&self.looks), count(&self.changed))?;
+        let (with, without) = (count(&self.differences), count(&self.without_differences));
+        write!(to, "{with} transfers of differences ({without} answered without), ")?;
+        write!(to, "{} of whole zones, {} reset by NSD, ", count(&self.wholes), count(&self.resets))?;
+        write!(to, "{} without an answer while something was done", count(&self.away))
+    }
 }
 
 pub(crate) struct Reader<'a> {
