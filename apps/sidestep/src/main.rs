@@ -76,7 +76,7 @@ enum Command {
     ///
     /// Exit status: 0 if nothing is bad, 1 if something is, 2 if it could not look.
     Doctor(doctor::Doctor),
-    /// Show what could be tuned for an interface, do it with --apply, and undo it with --undo, also after a reboot.
+    /// Show what could be tuned for an interface, do it with --apply, and undo it with --undo.
     ///
     /// A step that fails ends the run, and undoes the steps before it.
     Tune(doctor::Tune),
