@@ -75,6 +75,7 @@ const FLOORS: &[House] = &[
                 "pins",
                 "token",
                 "machine",
+                "queues_left",
                 "spread",
             ],
         ],

@@ -347,7 +347,7 @@ impl Udp {
             return Datagrams::echoed(self.size.into()).context("--size is too small");
         };
         let unfit = || format!("{} has not 2 to {DATAGRAM_MAX} octets, as a datagram", path.display());
-        let octets = read_at_most(path, DATAGRAM_MAX).with_context(unfit)?;
+        let octets = read_at_most(path, DATAGRAM_MAX).with_context(|| path.display().to_string())?;
         Datagrams::of(octets).with_context(unfit)
     }
 
