@@ -4,10 +4,10 @@ use std::thread;
 use std::time::Duration;
 
 use lab::programs::{Program, Ready};
-use lab::{SERVER_INTERFACE, Side};
+use lab::{Child, SERVER_INTERFACE, Side};
 
 use crate::ends::ECHO;
-use crate::trial::{Trial, finish, number_after};
+use crate::trial::{PATIENCE, Trial, number_after};
 
 const ADDRESS: &str = "10.53.0.9";
 /// The address goes and comes back so often, and is away for less than a peer takes to send something again.
@@ -19,12 +19,14 @@ const THERE: Duration = Duration::from_millis(400);
 /// gets their segments.
 const CLIENT: &str = "
 import socket, sys, time
-address, until = sys.argv[1], time.monotonic() + float(sys.argv[2])
+address = sys.argv[1]
 connections = [socket.create_connection((address, 7000), timeout=30) for _ in range(200)]
 answers = reset = 0
 for connection in connections:
     connection.setblocking(False)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+print('connected', flush=True)
+until = time.monotonic() + float(sys.argv[2])
 while time.monotonic() < until:
     for connection in list(connections):
         try:
@@ -50,19 +52,18 @@ fn no_connection_of_an_address_that_comes_back_is_reset() {
     let running = trial.start(&Program::new("echo", "python3 -c").argument(ECHO).ready(Ready::Port(7000)));
     let span = (AWAY + THERE) * (TIMES + 1);
     let said = trial.on_the_stack(|| {
-        thread::scope(|scope| {
-            let client = scope.spawn(|| {
-                let mut client = trial.lab.command(Side::Client, "python3");
-                finish(client.args(["-c", CLIENT, ADDRESS, &span.as_secs_f64().to_string()]))
-            });
-            for _ in 0..TIMES {
-                thread::sleep(THERE);
-                change("delete");
-                thread::sleep(AWAY);
-                change("add");
-            }
-            client.join().unwrap()
-        })
+        let mut client = trial.lab.command(Side::Client, "python3");
+        client.args(["-c", CLIENT, ADDRESS, &span.as_secs_f64().to_string()]);
+        let mut client = Child::spawn("a client", &mut client).unwrap();
+        client.wait_for_line("connected", PATIENCE).unwrap(); // While it connects, the address has to be there.
+        for _ in 0..TIMES {
+            thread::sleep(THERE);
+            change("delete");
+            thread::sleep(AWAY);
+            change("add");
+        }
+        assert!(client.wait(PATIENCE).unwrap().success(), "{}", client.output());
+        client.output()
     });
     println!("{said}");
     assert_eq!(number_after(&said, "reset:"), 0.0, "{said}");

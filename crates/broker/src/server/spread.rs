@@ -14,7 +14,7 @@ use steering::rss::{IndirectionTable, KEY_LEN, Toeplitz};
 
 /// Connections whose answers came by other queues, after which an interface is not believed.
 const MISDIRECTED_MAX: u32 = 3;
-/// How often it is read what an interface says, while clients rely on it. The driver may have to ask the device.
+/// How often it is read what an interface says, once somebody has wanted to know. The driver may have to ask the device.
 const READ_EVERY: Duration = Duration::from_secs(1);
 
 /// What an interface says.

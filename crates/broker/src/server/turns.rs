@@ -216,8 +216,8 @@ impl Broker {
         self.families.are_several()
     }
 
-    /// Lets go of all interfaces as if by SIGKILL, but that who has joined gets what the next broker needs. Who sees its connection end finds the
-    /// place free.
+    /// Lets go of all interfaces as if by SIGKILL. Who has joined gets what the next broker goes on by, and finds the place free when its connection
+    /// ends.
     pub(super) fn leave(mut self, now: Instant) {
         self.leave_queues(now);
         self.listener.close();
