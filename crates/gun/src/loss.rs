@@ -1,7 +1,7 @@
 //! Loss that is the same at every load: a server that has too much to do loses more of a larger one. Errors, truncated and wrong answers are
 //! lost, too. Pure.
 
-use crate::knee::{Limit, Verdict};
+use crate::knee::{Knee, Limit, Verdict};
 use crate::summary::Summary;
 
 /// A load of fewer questions says little of what is lost on the whole.
@@ -88,7 +88,7 @@ impl Sum {
 
 /// What all loads of a search have lost alike, the small ones as the large ones, if they have.
 pub fn steady_loss(loads: &[Summary]) -> Option<SteadyLoss> {
-    let loads: Vec<&Summary> = loads.iter().filter(|load| is_of_server(load) && has_many(load)).collect();
+    let loads = telling(loads);
     let (smallest, largest) = span(&loads)?;
     if f64::from(largest) < f64::from(smallest) * SPAN_MIN {
         return None;
@@ -104,6 +104,16 @@ pub fn steady_loss(loads: &[Summary]) -> Option<SteadyLoss> {
     let is_most = carried * 2 < loads.len();
     let is_steady = has_lost && is_alike && small.lost() * 2.0 >= large.lost() && is_most;
     is_steady.then(|| Sum::of(loads.iter()).loss((smallest, largest)))
+}
+
+/// The load whose loss, beside that of `loads`, tells whether the `knee` that they have found is one; `None` if they tell it already.
+pub fn far_load(knee: &Knee, loads: &[Summary]) -> Option<u32> {
+    let is_of_server =
+        matches!(knee.limit(), Limit::Server | Limit::Answers | Limit::Errors | Limit::Truncated);
+    knee.carried().filter(|_| is_of_server)?;
+    let (smallest, largest) = span(&telling(loads))?;
+    let far = ((f64::from(largest) / SPAN_MIN) as u32).max(1);
+    (far < smallest).then_some(far)
 }
 
 /// What a search that carried no load has lost of the smallest one, and of all others for which the same is to be said.
@@ -123,8 +133,10 @@ fn is_of_server(load: &Summary) -> bool {
     !matches!(load.verdict(), Verdict::NotOffered | Verdict::NoRoom)
 }
 
-fn has_many(load: &Summary) -> bool {
-    load.counts.sent + load.counts.unsent >= QUESTIONS_MIN
+/// Those of the loads that say something of what the server loses.
+fn telling(loads: &[Summary]) -> Vec<&Summary> {
+    let has_many = |load: &&Summary| load.counts.sent + load.counts.unsent >= QUESTIONS_MIN;
+    loads.iter().filter(|load| is_of_server(load)).filter(has_many).collect()
 }
 
 /// The smallest load, and the largest.

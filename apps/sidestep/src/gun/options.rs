@@ -41,7 +41,7 @@ pub(crate) struct Search {
     #[arg(long)]
     pub(crate) find_knee: bool,
 
-    /// How long each step of the search takes.
+    /// How long each step of the search takes; longer, up to 10 s, if it has less than 1000 questions.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time)]
     pub(crate) step: Duration,
 

@@ -73,8 +73,8 @@ pub(crate) fn begin(report: &Report) {
 }
 
 /// A step of the search for the knee.
-pub(crate) fn step(load: &Summary, verdict: Verdict, words: Words) {
-    let said = match (verdict, &load.bottleneck) {
+pub(crate) fn step(load: &Summary, words: Words) {
+    let said = match (load.verdict(), &load.bottleneck) {
         (Verdict::Carried, _) => "carried".to_owned(),
         (Verdict::TooMuch, _) => "too much".to_owned(),
         (Verdict::Wrong, _) => "answers to other questions".to_owned(),
