@@ -115,6 +115,7 @@ fn events_of_request(client: usize, socket: u8, request: Request) -> Vec<Event> 
         | Request::Unanswered { .. }
         | Request::Give { token: Some(_) }
         | Request::MoveFor { .. }
+        | Request::LeaveSocket { .. }
         | Request::Deliver { .. }
         | Request::Stray { .. }
         | Request::Unknown { .. }

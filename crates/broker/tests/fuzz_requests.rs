@@ -62,6 +62,7 @@ fn the_cases_have_every_request() {
         "move_for",
         "handshake",
         "is_shared",
+        "leave_socket",
         "deliver",
         "stray",
         "unknown",
@@ -86,6 +87,7 @@ fn name_of(request: &Request) -> &'static str {
         Request::Give { .. } => "give",
         Request::Handshake(_) => "handshake",
         Request::IsShared { .. } => "is_shared",
+        Request::LeaveSocket { .. } => "leave_socket",
         Request::Deliver { .. } => "deliver",
         Request::Stray { .. } => "stray",
         Request::Unknown { .. } => "unknown",
@@ -237,6 +239,7 @@ fn of_claims() -> Vec<Case> {
     let drain = say(0, Request::Release { claims: vec![ClaimId(1)], drain: true });
     let release = say(0, Request::Release { claims: vec![ClaimId(1), ClaimId(7)], drain: false });
     let shared = |client, claim| say(client, Request::IsShared { claim: ClaimId(claim) });
+    let leave_socket = |client, claim| say(client, Request::LeaveSocket { claim: ClaimId(claim) });
     let deliver = |socket, local, remote| {
         say_with(0, socket, Request::Deliver { local, remote, octets: b"datagram".to_vec() })
     };
@@ -245,6 +248,10 @@ fn of_claims() -> Vec<Case> {
         ("drains_and_releases", [serving(), drain, pass_tenths(1), release.clone(), release].concat()),
         ("outgoing", [hello(0), claim(0, BOUND, Purpose::Outgoing), leave(0)].concat()),
         ("shared", [serving(), hello(1), listen(1), shared(0, 1), shared(0, 2), shared(1, 2)].concat()),
+        (
+            "sockets_left_to_the_kernel",
+            [serving(), hello(1), listen(1), leave_socket(0, 7), leave_socket(1, 2), listen(0)].concat(),
+        ),
         (
             "datagrams",
             [

@@ -155,6 +155,28 @@ fn nginx_with_more_workers_than_queues() {
     assert!(trial.end(nginx).success());
 }
 
+/// A connection comes to one of the workers, and it may be another's turn to accept. The kernel gives it to whoever has the turn.
+#[test]
+fn a_listener_whose_workers_take_turns_is_left_to_the_kernel() {
+    let Some(trial) = Trial::with_queues("nginx, 2 workers that take turns", 2) else { return };
+    let nginx = trial.start(&Nginx { takes_turns: true, ..Nginx::with_workers(2) }.program());
+    let exchange = || Exchange::hello(server(80), 32, false).run(LOAD);
+    let is_left = || {
+        let status = status(&nginx);
+        let listeners: Vec<&str> = status.lines().filter(|line| line.contains(" LISTEN ")).collect();
+        let mut of_port = listeners.iter().filter(|line| line.contains(" 0.0.0.0:80 "));
+        of_port.any(|line| line.contains("often not taken by the process that it came to"))
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while trial.network != Network::Kernel && !is_left() {
+        assert!(Instant::now() < deadline, "{}", status(&nginx));
+        trial.inside(exchange); // Some may wait until their worker has the turn.
+    }
+    let carrier = Carrier::Either("its workers take turns");
+    trial.load("32 clients", carrier, || trial.inside(|| exchange().into()));
+    assert!(trial.end(nginx).success());
+}
+
 /// Whoever shares a queue could read the other's packets.
 #[test]
 fn users_do_not_share_a_queue() {

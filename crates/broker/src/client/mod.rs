@@ -429,6 +429,11 @@ impl Client {
         }
     }
 
+    /// Has the kernel serve the socket of a claim for all who have it.
+    pub fn leave_socket(&mut self, claim: ClaimId) -> Result<(), ClientError> {
+        self.ask_for_done(Request::LeaveSocket { claim }, &[])
+    }
+
     /// Has the kernel deliver a datagram that came to `shadow`.
     pub fn deliver(
         &mut self,

@@ -31,7 +31,7 @@ pub use values::{
 };
 
 /// Said in [`Request::Hello`]; a broker of another version refuses. It counts what an older library or broker would not understand.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 13;
 
 /// Names the broker's socket to programs: its abstract name, without the leading zero octet.
 pub const ENVIRONMENT: &str = "SIDESTEP_BROKER";
@@ -200,6 +200,12 @@ pub enum Request {
         /// Which.
         claim: ClaimId,
     },
+    /// The kernel serves the socket of a claim of ours better: [`Answer::Done`]. All others who have claimed it get [`News::SocketLeft`], and whoever claims
+    /// it from now on is refused ([`Refusal::SocketLeft`]). The claim is still ours to release.
+    LeaveSocket {
+        /// Which.
+        claim: ClaimId,
+    },
     /// What came on our queues is to be the kernel's: [`Answer::Done`]. Either a datagram to a socket of ours, for all who have the socket. Or
     /// a segment for a connection that was moved a moment ago, by [`Request::Move`].
     ///
@@ -322,6 +328,11 @@ pub enum News {
     SpreadChanged {
         /// Which.
         link: u16,
+    },
+    /// The socket of a claim of ours is the kernel's from now on: release the claim. See [`Request::LeaveSocket`].
+    SocketLeft {
+        /// Which.
+        claim: ClaimId,
     },
     /// A child wants a connection that it inherited: answer by [`Request::Give`].
     ChildAsks {

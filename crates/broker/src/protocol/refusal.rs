@@ -56,6 +56,9 @@ pub enum Refusal {
     /// Several datagrams may come as one packet on all interfaces that there are.
     #[error("UDP on a veth, where a peer on this host may send several datagrams as one packet")]
     MergedDatagrams,
+    /// One of those who have the socket has left it to the kernel.
+    #[error("what waits there is often not taken by the process that it came to")]
+    SocketLeft,
     /// There are too many claims.
     #[error("too many claims")]
     TooMany,

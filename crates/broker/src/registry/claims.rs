@@ -47,6 +47,9 @@ impl Registry {
 
     fn admit(&mut self, client: ClientId, shadow: Shadow, id: ClaimId) -> Result<(), Refusal> {
         let own = self.clients.get(&client).ok_or(Refusal::NotYours)?;
+        if self.left_sockets.contains(shadow.cookie) {
+            return Err(Refusal::SocketLeft);
+        }
         if self.interfaces.is_empty() {
             return Err(Refusal::NoInterface);
         }
@@ -163,10 +166,37 @@ impl Registry {
 
     /// Whether another client has the very same socket, and wants what comes there.
     pub fn has_others(&self, client: ClientId, claim: ClaimId) -> Result<bool, Refusal> {
+        Ok(self.others(client, claim)?.next().is_some())
+    }
+
+    /// The claims of other clients that have the very same socket, and can accept what waits there.
+    pub fn others(
+        &self,
+        client: ClientId,
+        claim: ClaimId,
+    ) -> Result<impl Iterator<Item = (ClientId, ClaimId)>, Refusal> {
         let own = self.claims.get((claim, client)).ok_or(Refusal::NoSuchClaim)?.shadow;
-        let is_it = |other: &Claim| other.client != client && other.shadow.cookie == own.cookie;
-        let mut others = self.claims.at(own.transport, own.bound.port);
-        Ok(others.any(|(_, other)| is_it(other) && !other.draining))
+        let is_it = move |other: &Claim| other.client != client && other.shadow.cookie == own.cookie;
+        let others = self.claims.at(own.transport, own.bound.port);
+        let others = others.filter(move |(_, other)| is_it(other) && self.can_accept(other));
+        Ok(others.map(|((claim, client), _)| (client, claim)))
+    }
+
+    /// The kernel serves the socket of a claim for all who have it; nobody gets it any more. Returns the claims of others, whom to tell.
+    pub fn leave_socket(
+        &mut self,
+        client: ClientId,
+        claim: ClaimId,
+    ) -> Result<Vec<(ClientId, ClaimId)>, Refusal> {
+        let others = self.others(client, claim)?.collect();
+        let cookie = self.claims.get((claim, client)).map(|claim| claim.shadow.cookie);
+        cookie.into_iter().for_each(|cookie| self.left_sockets.insert(cookie));
+        Ok(others)
+    }
+
+    /// Whether a claim's client can still accept what waits at its socket for others: the claim goes, but the socket may not.
+    fn can_accept(&self, claim: &Claim) -> bool {
+        !claim.draining || self.left_sockets.contains(claim.shadow.cookie)
     }
 
     /// The other clients that may have connections with this end: by the same socket, or by another at the same port.
@@ -182,11 +212,11 @@ impl Registry {
         let listeners = || self.covering(Transport::Tcp, local).filter(|(_, claim)| claim.listens());
         let own = || listeners().filter(|(_, claim)| claim.client == from);
         let cookies = self.listeners_at(from, local);
-        let closes = own().any(|(_, claim)| claim.draining);
+        let closes = own().any(|(_, claim)| !self.can_accept(claim));
         let former = self.former_at(from, local).map(|former| former.owner);
         let owners: BTreeSet<u32> = own().map(|(_, claim)| claim.shadow.owner).chain(former).collect();
         let is_kin = |it: &Claim| cookies.contains(&it.shadow.cookie) || owners.contains(&it.shadow.owner);
-        let others = listeners().filter(|(_, it)| it.client != from && is_kin(it) && !it.draining);
+        let others = listeners().filter(|(_, it)| it.client != from && is_kin(it) && self.can_accept(it));
         let its_turn = |id: ClaimKey| closes || self.last_heir.is_none_or(|last| id < last);
         let best =
             others.max_by_key(|(id, claim)| (cookies.contains(&claim.shadow.cookie), its_turn(*id), *id));

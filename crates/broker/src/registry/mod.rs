@@ -26,6 +26,7 @@ mod claim_table;
 mod claims;
 mod interface;
 mod left;
+mod left_sockets;
 pub(crate) mod model;
 mod ports;
 mod queues;
@@ -47,6 +48,7 @@ use crate::shares::{Shares, User};
 use claim_table::ClaimTable;
 use claims::{Alike, Likeness};
 use interface::{Interface, Key};
+use left_sockets::LeftSockets;
 use ports::PortTable;
 use queues::Needs;
 
@@ -181,6 +183,8 @@ pub struct Registry {
     users: BTreeMap<ClientId, User>,
     /// Where sockets are bound that nobody has claimed, by port.
     unclaimed: BTreeMap<(Transport, u16), BTreeSet<Bound>>,
+    /// Those that the kernel serves better.
+    left_sockets: LeftSockets,
     /// The listeners that clients had, whose claims are released; the latest last.
     former: BTreeMap<ClientId, VecDeque<Former>>,
     /// Interfaces that are attached, or were.

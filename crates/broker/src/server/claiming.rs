@@ -10,7 +10,7 @@ use super::helpers::Theirs;
 use super::outcome::{Outcome, done};
 use super::port::address;
 use super::shadow;
-use crate::protocol::{Answer, ClaimId, Claimed, Purpose, RELEASED_MAX, Refusal, Transport};
+use crate::protocol::{Answer, ClaimId, Claimed, News, Purpose, RELEASED_MAX, Refusal, Transport};
 use crate::registry::{Bound, ClientId, Shadow};
 
 /// Places of a claim in an answer.
@@ -100,6 +100,20 @@ impl Broker {
         }
         let close = move |_: &_| sockets.into_iter().for_each(Theirs::close);
         self.set_aside((client, id), close, |_, (), _| done(outcome), now)
+    }
+
+    /// The socket of a client's claim is the kernel's from now on. The client leaves it itself; the others are told, and nobody gets it any more.
+    pub(super) fn leave_socket(
+        &mut self,
+        client: ClientId,
+        claim: ClaimId,
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        let others = self.registry.leave_socket(client, claim)?;
+        for (client, claim) in others {
+            self.tell(client, News::SocketLeft { claim }, Vec::new(), now);
+        }
+        Ok(())
     }
 
     fn check_profile(&self, client: ClientId, purpose: Purpose) -> Result<(), Refusal> {

@@ -100,6 +100,7 @@ impl Broker {
                 let shared = self.registry.has_others(client, claim)?;
                 done(shared.then_some(()).ok_or(Refusal::Nobody))
             }
+            Request::LeaveSocket { claim } => done(self.leave_socket(client, claim, now)),
             Request::Deliver { local, remote, octets } => match fd {
                 Some(socket) => self.examine_receiver((client, id), socket, (local, remote), octets, now),
                 None => done(self.deliver_late(client, (local, remote), &octets, now)),

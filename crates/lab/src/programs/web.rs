@@ -14,12 +14,14 @@ pub struct Nginx {
     pub reuseport: bool,
     /// Whether it goes into the background, as under init scripts; only then can its binary be replaced while it runs.
     pub daemon: bool,
+    /// Whether workers take turns at `accept`, by a lock of nginx's own.
+    pub takes_turns: bool,
 }
 
 impl Nginx {
     /// With so many workers.
     pub fn with_workers(workers: u32) -> Nginx {
-        Nginx { workers, reuseport: false, daemon: false }
+        Nginx { workers, reuseport: false, daemon: false, takes_turns: false }
     }
 
     /// With this text at `/`.
@@ -40,9 +42,10 @@ impl Nginx {
             .map(|kind| format!("  {kind}_temp_path {{dir}}/{kind};\n"))
             .concat();
         let reuseport = if self.reuseport { " reuseport" } else { "" };
+        let turns = if self.takes_turns { "on" } else { "off" };
         let config = format!(
             "worker_processes {};\ndaemon {};\npid {{dir}}/pid;\nerror_log {{dir}}/error.log notice;\n\
-             worker_rlimit_nofile 20000;\nevents {{ worker_connections 16384; }}\nhttp {{\n{place}{http}  access_log off;\n  sendfile on;\n  \
+             worker_rlimit_nofile 20000;\nevents {{ worker_connections 16384; accept_mutex {turns}; }}\nhttp {{\n{place}{http}  access_log off;\n  sendfile on;\n  \
              keepalive_requests 1000000000;\n  default_type text/plain;\n  server {{\n    \
              listen 80 backlog=4096{reuseport};\n    listen [::]:80 backlog=4096{reuseport};\n    root {{dir}}/www;\n    \
              location = / {{ {root} }}\n    \

@@ -140,6 +140,8 @@ pub(crate) enum Incident {
     Mtu(LinkId, u16),
     /// An interface puts packets into other queues than before.
     SpreadChanged(LinkId),
+    /// Somebody else who has the socket of this claim has left it to the kernel.
+    SocketLeft(ClaimId),
     /// Peers on an interface may open connections from these addresses.
     Sources(LinkId, Vec<SourceFilter>),
     /// A neighbour has another hardware address.
@@ -296,6 +298,9 @@ pub(crate) trait Attachment: Send {
 
     /// Whether another process has claimed the same socket.
     fn is_shared(&mut self, claim: ClaimId) -> bool;
+
+    /// Has the kernel serve the socket of this claim for all who have it.
+    fn leave_socket(&mut self, claim: ClaimId);
 
     /// Has the kernel deliver a datagram that came to `shadow`.
     fn deliver(&mut self, shadow: BorrowedFd<'_>, local: SocketAddr, remote: SocketAddr, octets: &[u8]);

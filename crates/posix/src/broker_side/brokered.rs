@@ -443,6 +443,11 @@ impl Attachment for Brokered {
         self.ask(|client| client.is_shared(broker::protocol::ClaimId(claim.0))).unwrap_or(false)
     }
 
+    fn leave_socket(&mut self, claim: ClaimId) {
+        // If the broker is gone, whoever has the socket finds the same.
+        let _ = self.ask(|client| client.leave_socket(broker::protocol::ClaimId(claim.0)));
+    }
+
     fn deliver(&mut self, shadow: BorrowedFd<'_>, local: SocketAddr, remote: SocketAddr, octets: &[u8]) {
         // What cannot be delivered is lost, as datagrams may be.
         let _ = self.ask(|client| client.deliver(shadow, local, remote, octets));
@@ -555,6 +560,7 @@ fn incident_of(news: News) -> Option<Incident> {
         News::ReportStatus => Incident::StatusWanted,
         News::Closing => Incident::Closing,
         News::SpreadChanged { link } => Incident::SpreadChanged(LinkId(link)),
+        News::SocketLeft { claim } => Incident::SocketLeft(ClaimId(claim.0)),
         // These come with descriptors, as events of their own, or are about ways; addresses are the broker's to follow; queues are left to
         // whoever has joined it.
         News::QueueGranted(_)

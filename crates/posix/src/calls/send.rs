@@ -113,12 +113,10 @@ impl Process {
             if state.sockets.get(id).is_none() && progress.done == 0 {
                 return Err(MOVED);
             }
-            if let Some(result) = progress.push(&mut state, connection, request, now) {
-                state.queue.leave(now);
-                return result;
-            }
+            let result = progress.push(&mut state, connection, request, now);
             state.queue.leave(now);
-            return if progress.done > 0 { Ok(progress.done) } else { fail(libc::EAGAIN) };
+            let sent = if progress.done > 0 { Ok(progress.done) } else { fail(libc::EAGAIN) };
+            return result.unwrap_or(sent);
         }
         let timeout = socket.send_timeout;
         let deadline = timeout.map(|timeout| now + timeout);

@@ -12,19 +12,23 @@
 //! A process that has taken something before gets more time. It keeps the claim of a listener, and only moves what waits:
 //! so workers that serve one connection at a time help each other. A socket that moved is claimed again when the
 //! process waits on it again.
+//!
+//! Each of these moves costs the peer 20 ms and more. Where they are many, as with workers that take turns at `accept` by a lock of their
+//! own, the socket is the kernel's for good: it gives a connection to whoever asks first.
 
 use clock::Instant;
 
+use crate::broker_side::ClaimId;
 use crate::ids::SocketId;
 use crate::process::State;
 use crate::queue::stalls::LOOK_EVERY;
-use crate::socket::Role;
-use crate::socket::stall::Stall;
+use crate::socket::{Happening, Role};
 
 /// Looks that who has taken something before is given, powers of two: with a listener, of which little moves, and with a UDP
 /// socket.
 const PATIENCE: u32 = 2;
 const PATIENCE_WITH_DATAGRAMS: u32 = 64;
+const OFTEN_UNSERVED: &str = "what waits there is often not taken by the process that it came to";
 
 impl State {
     /// Looks from time to time for what no thread takes.
@@ -40,13 +44,13 @@ impl State {
             let waits = self.has_waiting(id);
             let Some(socket) = self.sockets.get_mut(id) else { continue };
             if !waits {
-                socket.stall = Stall { taken: socket.stall.taken, ..Stall::default() };
+                socket.stall.unlist();
                 continue;
             }
             self.queue.stalls.at.push(id);
             let is_udp = matches!(socket.role, Role::Udp(_));
             let patience = if is_udp { PATIENCE_WITH_DATAGRAMS } else { PATIENCE };
-            let (is_due, claim) = (socket.stall.look(patience), socket.claim);
+            let (is_due, claim) = (socket.stall.look(patience, now), socket.claim.or(socket.left));
             let shared =
                 is_due && claim.is_some_and(|claim| self.attachment().is_some_and(|it| it.is_shared(claim)));
             if shared {
@@ -69,6 +73,17 @@ impl State {
     fn move_unserved(&mut self, id: SocketId, now: Instant) {
         let Some(socket) = self.sockets.get_mut(id) else { return };
         socket.is_common = true; // As was just found.
+        if socket.left.is_some() {
+            socket.stall.settle();
+            self.move_waiting(id, now);
+            return;
+        }
+        let is_often = socket.stall.note_unserved();
+        let leaves = is_often && self.attachment().is_some_and(|it| it.leaves_unsuited());
+        let Some(socket) = self.sockets.get_mut(id) else { return };
+        if let Some(claim) = socket.claim.filter(|_| leaves && socket.stall.has_taken()) {
+            return self.leave_socket(id, claim, now);
+        }
         match &socket.role {
             Role::Listener { .. } if socket.stall.taken > 0 => {
                 socket.stall.settle();
@@ -82,6 +97,37 @@ impl State {
         if let Some(socket) = self.sockets.get_mut(id) {
             socket.stall.reset();
         }
+        if leaves {
+            self.leave_unserved(id, now);
+        }
         self.note_news(id);
+    }
+
+    /// A socket is the kernel's from now on, for all who have it: who left it alone would wait for a turn that others have.
+    fn leave_socket(&mut self, id: SocketId, claim: ClaimId, now: Instant) {
+        self.move_waiting(id, now); // While others can take it.
+        if let Some(attachment) = self.attachment() {
+            attachment.leave_socket(claim);
+        }
+        self.leave_unserved(id, now);
+        self.note_news(id);
+    }
+
+    /// Another process has found that the kernel serves a socket better.
+    pub(crate) fn on_socket_left(&mut self, claim: ClaimId, now: Instant) {
+        let of_claim = self.sockets.iter().find(|(_, socket)| socket.claim == Some(claim));
+        if let Some((id, _)) = of_claim {
+            self.leave_unserved(id, now);
+            self.note_news(id);
+        }
+    }
+
+    /// What waits there is passed on until it comes to a process that accepts.
+    fn leave_unserved(&mut self, id: SocketId, now: Instant) {
+        let Some(socket) = self.sockets.get_mut(id) else { return };
+        socket.left = socket.claim;
+        let step = self.step(id, Happening::KernelOnly(OFTEN_UNSERVED));
+        let _ = self.carry_out(id, step, now); // A listener or a UDP socket is not lost.
+        self.note_arrival(id, now);
     }
 }

@@ -9,12 +9,13 @@ use crate::broker_side::ClaimId;
 use crate::descriptors::internal::close;
 use crate::ids::SocketId;
 use crate::process::State;
-use crate::socket::{READABLE, Role};
+use crate::socket::{READABLE, Role, Socket};
 
 impl State {
     /// Another process left a connection to us.
     pub(crate) fn on_adopt(&mut self, claim: ClaimId, connection: OwnedFd, now: Instant) {
-        let listener = self.sockets.iter().find(|(_, socket)| socket.claim == Some(claim)).map(|(id, _)| id);
+        let has_it = |socket: &Socket| socket.claim.or(socket.left) == Some(claim);
+        let listener = self.sockets.iter().find(|(_, socket)| has_it(socket)).map(|(id, _)| id);
         // It was closed a moment ago: then a third one is to have it.
         let Some(id) = listener else { return self.move_to_sibling(connection) };
         if let Some(Role::Listener { adopted, .. }) = self.sockets.get_mut(id).map(|socket| &mut socket.role)

@@ -60,6 +60,8 @@ pub(crate) struct Socket {
     pub(crate) bound_before: Option<SocketAddr>,
     /// Its connection was made here, and relies on this interface's putting answers into queues that are ours.
     pub(crate) relies_on: Option<LinkId>,
+    /// The claim that it had until it was left to the kernel for all who have it: others may still want us to accept what waited there.
+    pub(crate) left: Option<ClaimId>,
     /// Why it was not claimed.
     pub(crate) unclaimable: Option<Reason>,
     /// Why it stays the kernel's: an option was set that the stack cannot honour.
@@ -111,6 +113,7 @@ impl Socket {
             claim: None,
             bound_before: None,
             relies_on: None,
+            left: None,
             unclaimable: None,
             kernel_only: None,
             interests: Interests::default(),

@@ -56,6 +56,8 @@ struct Others {
     share: AtomicBool,
     /// Connections and datagrams that were left to them.
     left: AtomicU32,
+    /// How often one was left to the kernel for all.
+    left_sockets: AtomicU32,
     /// Those of the connections that have `SO_KEEPALIVE`.
     kept_alive: AtomicU32,
     /// Segments that came too late for connections which the kernel has.
@@ -227,6 +229,10 @@ impl Attachment for Wire {
 
     fn is_shared(&mut self, _: ClaimId) -> bool {
         self.others.share.load(Ordering::Relaxed)
+    }
+
+    fn leave_socket(&mut self, _: ClaimId) {
+        self.others.left_sockets.fetch_add(1, Ordering::Relaxed);
     }
 
     /// It comes from an address of this host: the kernel has no other.

@@ -85,6 +85,58 @@ fn who_accepts_now_and_then_has_more_time_and_keeps_the_listener() {
     assert!(pair.left.accept4(listener, 0).is_ok());
 }
 
+/// A process accepts one of two connections, and leaves the other to others, so often.
+fn let_others_help(pair: &Pair, times: u32) -> RawFd {
+    pair.hold();
+    pair.others.share.store(true, Ordering::Relaxed);
+    let listener = knock(pair);
+    let address = SocketAddr::new(LEFT, local_of(listener).unwrap().port());
+    for _ in 0..times {
+        assert!(pair.left.accept4(listener, 0).is_ok());
+        let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+        assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
+        pair.settle();
+        for _ in 0..4 {
+            pair.pass(LONG);
+            pair.settle();
+        }
+        let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+        assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
+        pair.settle();
+    }
+    listener
+}
+
+fn why_unclaimable(pair: &Pair, listener: RawFd) -> Option<String> {
+    let state = pair.left.lock();
+    let socket = state.socket_of(listener).and_then(|id| state.sockets.get(id));
+    socket.and_then(|socket| socket.unclaimable.as_ref().map(ToString::to_string))
+}
+
+#[test]
+fn a_listener_at_which_others_help_too_often_is_the_kernels_for_all() {
+    let pair = Pair::new();
+    let listener = let_others_help(&pair, 7);
+    assert_eq!(pair.others.left_sockets.load(Ordering::Relaxed), 0);
+    assert_eq!((left(&pair), why_unclaimable(&pair, listener)), (7, None));
+    let pair = Pair::new();
+    let listener = let_others_help(&pair, 8);
+    assert_eq!(pair.others.left_sockets.load(Ordering::Relaxed), 1);
+    assert!(why_unclaimable(&pair, listener).is_some_and(|why| why.contains("often not taken")));
+    assert_eq!(pair.left.accept4(listener, 0), Err(EAGAIN));
+    let state = pair.left.lock();
+    let claim = state.sockets.get(state.socket_of(listener).unwrap()).unwrap().claim;
+    assert_eq!(claim, None, "it is not claimed again");
+}
+
+#[test]
+fn a_program_that_must_be_accelerated_keeps_such_a_listener() {
+    let pair = Pair::new();
+    pair.others.keeps_unsuited.store(true, Ordering::Relaxed);
+    let listener = let_others_help(&pair, 20);
+    assert_eq!((left(&pair), why_unclaimable(&pair, listener)), (20, None));
+}
+
 #[test]
 fn what_others_get_has_the_options_of_its_listener() {
     let pair = Pair::new();

@@ -57,6 +57,7 @@ impl State {
                 }
             }
             Incident::SpreadChanged(link) => self.on_spread_changed(link, now),
+            Incident::SocketLeft(claim) => self.on_socket_left(claim, now),
             Incident::Sources(link, filters) => {
                 if let Some(stack) = self.queue.stack() {
                     stack.set_sources(link, filters);

@@ -29,10 +29,8 @@ impl Process {
         let mut interrupted = false;
         let mut spin_until = None;
         // Others can close what this call uses once it gives the lock up; and a connection may move in the first turn already.
-        let mut call = match waiting.on {
-            On::Socket(..) => state.begin_call(waiting.on),
-            On::Epoll(_) | On::Many(_) => None,
-        };
+        let is_socket = matches!(waiting.on, On::Socket(..));
+        let mut call = is_socket.then(|| state.begin_call(waiting.on)).flatten();
         loop {
             let mut now = self.now();
             let mut worked = 0;
@@ -89,15 +87,7 @@ impl Process {
         waiting: &Waiting<'_>,
         now: Instant,
     ) -> (MutexGuard<'p, State>, bool) {
-        let mut fds = Vec::with_capacity(8);
-        match waiting.on {
-            On::Socket(id, shadow) => {
-                let fd = state.sockets.get(id).map_or(-1, |socket| socket.fd());
-                fds.extend(shadow.map(|events| PollFd { fd, events, revents: 0 }));
-            }
-            On::Epoll(id) => fds.push(readable(state.epolls.get(id).map_or(-1, |epoll| epoll.fd()))),
-            On::Many(several) => fds.extend_from_slice(several.kernel),
-        }
+        let mut fds = state.kernel_descriptors(waiting.on);
         let Some(waiter) = Waiter::of_this_thread() else {
             // At its end no thread can wake us: check again soon.
             drop(state);
@@ -145,6 +135,22 @@ impl Process {
             state.read_notes();
         }
         (state, is_end(slept, waiting))
+    }
+}
+
+impl State {
+    /// The kernel's descriptors of what a call waits for, with room for what wakes it besides.
+    fn kernel_descriptors(&self, on: On<'_>) -> Vec<PollFd> {
+        let mut fds = Vec::with_capacity(8);
+        match on {
+            On::Socket(id, shadow) => {
+                let fd = self.sockets.get(id).map_or(-1, |socket| socket.fd());
+                fds.extend(shadow.map(|events| PollFd { fd, events, revents: 0 }));
+            }
+            On::Epoll(id) => fds.push(readable(self.epolls.get(id).map_or(-1, |epoll| epoll.fd()))),
+            On::Many(several) => fds.extend_from_slice(several.kernel),
+        }
+        fds
     }
 }
 

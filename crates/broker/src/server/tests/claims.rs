@@ -36,6 +36,23 @@ fn one_clients_claim_is_not_anothers_to_touch() {
 }
 
 #[test]
+fn a_socket_that_one_leaves_is_the_kernels_for_all() {
+    let served = Served::new(1);
+    let (mut first, mut second) = (served.connect(), served.connect());
+    let any = TcpListener::bind("0.0.0.0:0").unwrap();
+    let other = TcpListener::bind("0.0.0.0:0").unwrap();
+    let (id, _) = first.claim(Transport::Tcp, Purpose::Listener, any.as_fd()).unwrap();
+    let (seconds, _) = second.claim(Transport::Tcp, Purpose::Listener, any.as_fd()).unwrap();
+    assert_eq!(refusal(second.leave_socket(id)), Refusal::NoSuchClaim);
+    first.leave_socket(id).unwrap();
+    let told = next_event(&mut second);
+    assert!(matches!(told, Event::News(News::SocketLeft { claim }) if claim == seconds), "{told:?}");
+    assert_eq!(refusal(second.claim(Transport::Tcp, Purpose::Listener, any.as_fd())), Refusal::SocketLeft);
+    second.claim(Transport::Tcp, Purpose::Listener, other.as_fd()).unwrap();
+    first.release(id).unwrap();
+}
+
+#[test]
 fn the_profile_keeps_on_the_kernel_what_it_names() {
     let reason = "it forks for each connection".to_owned();
     let profile = Profile { listeners: false, reason: Some(reason.clone()), ..all() };
