@@ -1,16 +1,17 @@
-//! [`Counting`], a global allocator that is the system's and counts, to show that a path does not allocate.
+//! [`Counting`], a global allocator that is the system's and counts, to show that a path does not allocate, or how much something holds.
 //!
 //! All the unsafe of this crate forwards a call with the caller's own promises.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, counting what the calling thread asks for.
+/// The system's allocator, counting what the calling thread asks for and gives back.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static OCTETS_HELD: Cell<i64> = const { Cell::new(0) };
 }
 
 impl Counting {
@@ -19,9 +20,18 @@ impl Counting {
         ALLOCATIONS.with(Cell::get)
     }
 
+    /// Octets that the calling thread has asked for and not given back. Negative if it has given back those of other threads.
+    pub fn octets_held() -> i64 {
+        OCTETS_HELD.with(Cell::get)
+    }
+
     fn note() {
         // A thread that is ending has no cell any more; what it does then is nobody's fast path.
         let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+    }
+
+    fn note_octets(taken: usize, given_back: usize) {
+        let _ = OCTETS_HELD.try_with(|held| held.set(held.get() + taken as i64 - given_back as i64));
     }
 }
 
@@ -30,17 +40,20 @@ impl Counting {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         Counting::note();
+        Counting::note_octets(layout.size(), 0);
         // SAFETY: the caller's promises are those of `System.alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn realloc(&self, start: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         Counting::note();
+        Counting::note_octets(new_size, layout.size());
         // SAFETY: the caller's promises are those of `System.realloc`.
         unsafe { System.realloc(start, layout, new_size) }
     }
 
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+        Counting::note_octets(0, layout.size());
         // SAFETY: the caller's promises are those of `System.dealloc`.
         unsafe { System.dealloc(start, layout) }
     }

@@ -9,7 +9,7 @@ use dns_wire::header::flag;
 use dns_wire::{Class, Name, NameBuf, ReceivedRcode, Rtype};
 use dns_zone::{Changed, Zone, ZoneBuilder};
 
-use crate::difference::{Difference, Unfit, apply, explain};
+use crate::difference::{Difference, Unfit, apply, explain, push};
 
 use dns_message::{
     Malformed, Message, Record, add_to_count, is_older, push_record, question_message, serial_of,
@@ -111,9 +111,9 @@ enum State {
     Form,
     /// The whole zone.
     Whole(Box<ZoneBuilder>),
-    /// Differences: those that are whole, and the records of the one that comes. Its new SOA is there once records are added.
-    Removing(Vec<Arc<Difference>>, Vec<Record>),
-    Adding(Vec<Arc<Difference>>, Vec<Record>, u32),
+    /// Differences: those that are whole, and the octets of the one that comes. Its new SOA is there once records are added.
+    Removing(Vec<Arc<Difference>>, Vec<u8>),
+    Adding(Vec<Arc<Difference>>, Vec<u8>, u32),
     /// All has come.
     End(Vec<Arc<Difference>>),
     /// All of a whole zone has come.
@@ -190,7 +190,7 @@ impl Incoming {
                 State::Form
             }
             State::Form if serial.is_some() && serial == self.held_serial() => {
-                State::Removing(Vec::new(), vec![record])
+                State::Removing(Vec::new(), octets_of(&record))
             }
             State::Form => {
                 let mut builder = Box::new(ZoneBuilder::new(self.origin.as_name(), self.seed));
@@ -199,25 +199,25 @@ impl Incoming {
                 self.continue_whole(builder, record, serial)?
             }
             State::Whole(builder) => self.continue_whole(builder, record, serial)?,
-            State::Removing(done, mut records) => {
-                records.push(record);
+            State::Removing(done, mut octets) => {
+                push(&mut octets, &record);
                 match serial {
-                    Some(reached) => State::Adding(done, records, reached),
-                    None => State::Removing(done, records),
+                    Some(reached) => State::Adding(done, octets, reached),
+                    None => State::Removing(done, octets),
                 }
             }
-            State::Adding(mut done, mut records, reached) => match serial {
+            State::Adding(mut done, mut octets, reached) => match serial {
                 None => {
-                    records.push(record);
-                    State::Adding(done, records, reached)
+                    push(&mut octets, &record);
+                    State::Adding(done, octets, reached)
                 }
                 Some(serial) if serial != reached => return Err(Unfit::Version.into()),
                 Some(serial) => {
-                    let difference = Difference::received(records).ok_or(Unfit::Version)?;
+                    let difference = Difference::received(octets).ok_or(Unfit::Version)?;
                     done.push(Arc::new(difference));
                     match Some(serial) == self.serial() {
                         true => State::End(done),
-                        false => State::Removing(done, vec![record]),
+                        false => State::Removing(done, octets_of(&record)),
                     }
                 }
             },
@@ -274,9 +274,16 @@ impl Incoming {
     }
 }
 
+/// The first octets of a difference.
+fn octets_of(soa: &Record) -> Vec<u8> {
+    let mut octets = Vec::new();
+    push(&mut octets, soa);
+    octets
+}
+
 fn add(builder: &mut ZoneBuilder, record: &Record) -> Result<(), IncomingError> {
     let added = builder.add(record.owner.as_name(), record.ttl, record.rtype, &record.rdata);
-    added.map_err(|error| explain(record, error).into())
+    added.map_err(|error| explain(record.owner.as_name(), record.rtype, error).into())
 }
 
 #[cfg(test)]

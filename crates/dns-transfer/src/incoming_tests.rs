@@ -128,7 +128,11 @@ fn what_came_and_went_between_versions_that_a_primary_sends_as_one_is_not_there(
     ];
     let Ok(Received::New(changed, passed_on)) = differences(&[sequence]) else { panic!("they fit") };
     assert_eq!(addresses(&changed.zone), ["B.example. 2", "a.example. 5"]);
-    assert_eq!(passed_on[0].records().len(), 4, "secondaries of ours get what is removed and added at last");
+    assert_eq!(
+        passed_on[0].records().count(),
+        4,
+        "secondaries of ours get what is removed and added at last"
+    );
 }
 
 #[test]

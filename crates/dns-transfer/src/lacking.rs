@@ -3,12 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use dns_message::Record;
 use dns_wire::{NameBuf, Rtype};
 use dns_zone::Zone;
 use dns_zone::builder::{is_same, target_offset};
 
-use crate::difference::Difference;
+use crate::difference::{Difference, RecordRef};
 
 /// The differences of a journal that `zone` lacks; `None` if the journal is not for that zone.
 ///
@@ -47,17 +46,17 @@ impl<'z> Compared<'z> {
     }
 
     fn follow(&mut self, difference: &Difference) {
-        let (removed, added) = difference.halves();
-        removed.iter().for_each(|record| self.note(record, self.ttl_of(record).is_none()));
+        let [removed, added] = difference.halves();
+        removed.for_each(|record| self.note(record, self.ttl_of(record).is_none()));
         // All records of a set have one TTL (RFC 2181, 5.2), but signatures that of what they cover, whatever they came with.
-        let is_as_added = |ttl: u32, record: &Record| ttl == record.ttl || record.rtype == Rtype::RRSIG;
+        let is_as_added = |ttl: u32, record: RecordRef<'_>| ttl == record.ttl || record.rtype == Rtype::RRSIG;
         for record in added {
             self.note(record, self.ttl_of(record).is_some_and(|ttl| is_as_added(ttl, record)));
         }
     }
 
-    fn note(&mut self, record: &Record, is_same: bool) {
-        let key = (record.owner.clone(), record.rtype, folded(record));
+    fn note(&mut self, record: RecordRef<'_>, is_same: bool) {
+        let key = (NameBuf::from(record.owner), record.rtype, folded(record));
         match is_same {
             true => self.differing.remove(&key),
             false => self.differing.insert(key),
@@ -69,17 +68,17 @@ impl<'z> Compared<'z> {
     }
 
     /// The TTL that a record has in the zone; `None` if it is not there.
-    fn ttl_of(&self, Record { owner, rtype, rdata, .. }: &Record) -> Option<u32> {
-        let node = self.zone.find(owner.as_name().as_bytes())?;
-        let mut sets = node.rrsets().filter(|set| set.rtype() == *rtype);
-        let set = sets.find(|set| set.records().any(|own| is_same(*rtype, own, rdata)))?;
+    fn ttl_of(&self, RecordRef { owner, rtype, rdata, .. }: RecordRef<'_>) -> Option<u32> {
+        let node = self.zone.find(owner.as_bytes())?;
+        let mut sets = node.rrsets().filter(|set| set.rtype() == rtype);
+        let set = sets.find(|set| set.records().any(|own| is_same(rtype, own, rdata)))?;
         Some(set.ttl())
     }
 }
 
 /// The data of a record, alike for those that are the same.
-fn folded(record: &Record) -> Vec<u8> {
-    let mut rdata = record.rdata.clone();
+fn folded(record: RecordRef<'_>) -> Vec<u8> {
+    let mut rdata = record.rdata.to_vec();
     // The numbers of a SOA are no name.
     let names_from = target_offset(record.rtype).filter(|_| record.rtype != Rtype::SOA);
     if let Some(names) = names_from.and_then(|from| rdata.get_mut(from..)) {

@@ -29,7 +29,7 @@ pub mod tsig;
 pub mod update;
 
 pub use access::{AccessList, Allowed, Client, Prefix, Who};
-pub use difference::{Difference, History, Unfit};
+pub use difference::{Difference, History, RecordRef, Unfit};
 pub use incoming::{Incoming, IncomingError, Received};
 pub use lacking::lacking;
 pub use outgoing::{Slots, Transfer, TransferError};

@@ -8,7 +8,7 @@ use dns_auth::ServedZone;
 use dns_wire::{Name, Rtype};
 use dns_zone::{Node, Zone};
 
-use crate::difference::Difference;
+use crate::difference::{Difference, RecordRef};
 use crate::tsig::Signer;
 use dns_message::{Compressor, add_to_count};
 
@@ -106,7 +106,7 @@ pub(crate) enum Content {
 enum Next {
     /// The SOA, with which a transfer begins.
     FirstSoa,
-    /// Of the part of this number, a node or a difference, the record of this number.
+    /// Of the part of this number, the record at this place: of a node its number, of a difference its offset.
     Record(usize, usize),
     /// The SOA, with which it ends.
     LastSoa,
@@ -166,10 +166,11 @@ impl Transfer {
             self.signer.as_ref().map_or(0, Signer::record_len) + if with_opt { OPT.len() } else { 0 };
         loop {
             let end = message.len();
-            let (owner, rtype, ttl, rdata) = match self.next {
-                Next::FirstSoa | Next::LastSoa => soa(zone),
-                Next::Record(part, record) => match self.content.record_at(zone, part, record) {
-                    Found::Record(record) => record,
+            let ((owner, rtype, ttl, rdata), next) = match self.next {
+                Next::FirstSoa => (soa(zone), Next::Record(0, 0)),
+                Next::LastSoa => (soa(zone), Next::Nothing),
+                Next::Record(part, place) => match self.content.record_at(zone, part, place) {
+                    Found::Record(record, next) => (record, Next::Record(part, next)),
                     Found::EndOfPart => {
                         self.next = Next::Record(part + 1, 0);
                         continue;
@@ -190,11 +191,7 @@ impl Transfer {
                 break;
             }
             add_to_count(message, 0, 1);
-            self.next = match self.next {
-                Next::FirstSoa => Next::Record(0, 0),
-                Next::Record(part, record) => Next::Record(part, record + 1),
-                Next::LastSoa | Next::Nothing => Next::Nothing,
-            };
+            self.next = next;
             if message.len() >= MESSAGE_LEN {
                 break;
             }
@@ -242,26 +239,28 @@ fn soa(zone: &Zone) -> RecordParts<'_> {
 }
 
 enum Found<'z> {
-    Record(RecordParts<'z>),
+    /// A record, and the place of the next one in its part.
+    Record(RecordParts<'z>, usize),
     EndOfPart,
     End,
 }
 
 impl Content {
-    /// Record number `record` of part number `part`.
-    fn record_at<'z>(&'z self, zone: &'z Zone, part: usize, record: usize) -> Found<'z> {
+    /// The record at a place in part number `part`.
+    fn record_at<'z>(&'z self, zone: &'z Zone, part: usize, place: usize) -> Found<'z> {
         let (parts, found) = match self {
             Content::Whole => {
-                (zone.node_count(), zone.node_at(part).and_then(|node| record_of(node, record)))
+                let found = zone.node_at(part).and_then(|node| record_of(node, place));
+                (zone.node_count(), found.map(|record| (record, place + 1)))
             }
             Content::Differences(list) => {
-                let found = list.get(part).and_then(|difference| difference.records().get(record));
-                let found = found.map(|it| (it.owner.as_name().as_bytes(), it.rtype, it.ttl, &it.rdata[..]));
-                (list.len(), found)
+                let found = list.get(part).and_then(|difference| difference.record_at(place));
+                let parts = |it: RecordRef<'z>| (it.owner.as_bytes(), it.rtype, it.ttl, it.rdata);
+                (list.len(), found.map(|(record, next)| (parts(record), next)))
             }
         };
         match found {
-            Some(record) => Found::Record(record),
+            Some((record, next)) => Found::Record(record, next),
             None if part < parts => Found::EndOfPart,
             None => Found::End,
         }

@@ -161,7 +161,7 @@ fn who_has_a_version_that_is_known_gets_the_differences_and_has_ours_then() {
         let Ok(crate::Received::New(changed, _)) = incoming.finish(Some(serial)) else {
             panic!("it is newer")
         };
-        assert_eq!(Difference::between(&changed.zone, served, 1000).unwrap().records().len(), 2, "two SOAs");
+        assert_eq!(Difference::between(&changed.zone, served, 1000).unwrap().records().count(), 2, "two SOAs");
     }
 }
 

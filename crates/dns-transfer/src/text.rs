@@ -81,6 +81,6 @@ mod tests {
         assert_eq!(written.matches(" \\# ").count(), 2, "{written}");
         let again = load(&written);
         let difference = Difference::between(&zone, &again, usize::MAX).unwrap();
-        assert!(difference.is_nothing(), "{:?}", difference.records());
+        assert!(difference.is_nothing(), "{:?}", difference.records().collect::<Vec<_>>());
     }
 }

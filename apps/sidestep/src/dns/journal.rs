@@ -37,8 +37,8 @@ fn append_to(path: &Path, differences: &[Arc<Difference>]) -> io::Result<u64> {
         let records = difference.encode();
         let len = u32::try_from(records.len()).map_err(io::Error::other)?;
         octets.extend_from_slice(&len.to_le_bytes());
-        octets.extend_from_slice(&crc32fast::hash(&records).to_le_bytes());
-        octets.extend_from_slice(&records);
+        octets.extend_from_slice(&crc32fast::hash(records).to_le_bytes());
+        octets.extend_from_slice(records);
     }
     let written = journal.write_all(&octets).and_then(|()| journal.sync_data());
     let written = written.and_then(|()| if before == 0 { sync_directory(path) } else { Ok(()) });

@@ -135,7 +135,7 @@ fn tell_left_out(before: &Zone, after: &Version, differences: &[Arc<Difference>]
 
 fn names_in(differences: &[Arc<Difference>]) -> BTreeSet<NameBuf> {
     let records = differences.iter().flat_map(|difference| difference.records());
-    records.map(|record| record.owner.clone()).collect()
+    records.map(|record| NameBuf::from(record.owner)).collect()
 }
 
 /// The version that `steps` lead to, the `last` of which is the zone, once the journal has their differences.

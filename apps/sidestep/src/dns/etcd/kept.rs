@@ -242,7 +242,7 @@ impl Kept {
             }
             Some(signing) => {
                 let names: BTreeSet<NameBuf> =
-                    difference.records().iter().map(|record| record.owner.clone()).collect();
+                    difference.records().map(|record| NameBuf::from(record.owner)).collect();
                 let names: Vec<NameBuf> = names.into_iter().collect();
                 let signing = signing.with_source(changed.zone);
                 let next = signing.next(held, &names)?;
