@@ -55,14 +55,15 @@ impl Policy {
         own.unwrap_or(&self.allow_transfer)
     }
 
-    /// What a secondary needs that has the version `from` of the zone of this number; the whole zone if the differences are not known, or are more.
+    /// What a secondary needs that has the version `from` of the zone of this number; the whole zone if the differences are not known, are more,
+    /// or would not be taken.
     fn content(&self, (number, zone): (u32, &Zone), from: Option<u32>) -> Content {
         let history = self.histories.get(number as usize).and_then(Option::as_ref);
         let found = history.and_then(|history| history.between(from?, zone.serial()));
         let octets =
             |all: &[Arc<Difference>]| all.iter().map(|difference| difference.octets()).sum::<usize>();
         match found {
-            Some(differences) if octets(differences) <= zone.memory() => {
+            Some(differences) if octets(differences) <= zone.memory() && can_be_followed(differences) => {
                 Content::Differences(differences.to_vec())
             }
             _ => Content::Whole,
@@ -101,6 +102,12 @@ impl Policy {
                 && (key.is_none() || wanted.is_none() || wanted.as_ref().map(NameBuf::as_name) == key)
         }))
     }
+}
+
+/// Whether all secondaries take these differences. NSD compares the serials within one transfer as numbers, and not on a circle (RFC 1982): it
+/// refuses several differences that go past 2^32 - 1, and asks for the same ones again.
+fn can_be_followed(differences: &[Arc<Difference>]) -> bool {
+    differences.len() == 1 || differences.iter().all(|difference| difference.from() < difference.to())
 }
 
 /// What is to be done with a request.

@@ -139,9 +139,13 @@ fn a_transfer_has_every_record_once_between_two_soas_with_its_case() {
 
 /// A policy that knows what leads from version 4 with 1000 hosts by version 5 to the served one.
 fn policy_with_history(served: &Zone) -> Policy {
-    let [four, five] = [version(4, 1000), version(5, 1500)];
-    let pairs = [(&four, &five), (&five, served)];
-    let differences = pairs.map(|(old, new)| Arc::new(Difference::between(old, new, usize::MAX).unwrap()));
+    policy_with_versions(&[&version(4, 1000), &version(5, 1500), served])
+}
+
+/// A policy that knows what leads from the first version over the others to the last one.
+fn policy_with_versions(versions: &[&Zone]) -> Policy {
+    let difference = |pair: &[&Zone]| Difference::between(pair[0], pair[1], usize::MAX).unwrap();
+    let differences: Vec<_> = versions.windows(2).map(|pair| Arc::new(difference(pair))).collect();
     let history = Arc::new(History::default().with(&differences));
     Policy { histories: [Some(history)].into_iter().collect(), ..policy() }
 }
@@ -161,7 +165,11 @@ fn who_has_a_version_that_is_known_gets_the_differences_and_has_ours_then() {
         let Ok(crate::Received::New(changed, _)) = incoming.finish(Some(serial)) else {
             panic!("it is newer")
         };
-        assert_eq!(Difference::between(&changed.zone, served, 1000).unwrap().records().count(), 2, "two SOAs");
+        assert_eq!(
+            Difference::between(&changed.zone, served, 1000).unwrap().records().count(),
+            2,
+            "two SOAs"
+        );
     }
 }
 
@@ -173,6 +181,21 @@ fn who_has_another_version_gets_the_whole_zone() {
         let messages = messages(transfer(ask(&policy, &catalog, &request, CLIENT, Transport::Tcp)));
         assert_eq!(records(&messages).len(), 3200 + 3);
     }
+}
+
+#[test]
+fn several_differences_across_the_end_of_serials_are_the_whole_zone_and_one_alone_is_not() {
+    let served = version(1, 1003);
+    let [first, second, third] = [(u32::MAX - 2, 1000), (u32::MAX - 1, 1001), (u32::MAX, 1002)]
+        .map(|(serial, hosts)| version(serial, hosts));
+    let policy = policy_with_versions(&[&first, &second, &third, &served]);
+    let catalog = Catalog::new([Arc::new(compile(served))], 5);
+    let count = |serial| {
+        let transfer = transfer(ask(&policy, &catalog, &ixfr(serial), CLIENT, Transport::Tcp));
+        records(&messages(transfer)).len()
+    };
+    assert_eq!([count(u32::MAX - 2), count(u32::MAX - 1)], [2 * 1003 + 3; 2]);
+    assert_eq!(count(u32::MAX), 2 + 2 + 2, "four SOAs, and a host's addresses");
 }
 
 #[test]
