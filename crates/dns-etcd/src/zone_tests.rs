@@ -72,7 +72,7 @@ fn refused(outcome: &Outcome) -> Vec<String> {
 fn names_of(step: &Step) -> Vec<String> {
     let Step::Next(changed, difference) = step else { panic!("{step:?}") };
     assert!(changed.names.is_some(), "it was built anew");
-    difference.records().iter().map(|record| format!("{} {}", record.owner, record.rtype)).collect()
+    difference.records().map(|record| format!("{} {}", record.owner, record.rtype)).collect()
 }
 
 #[test]

@@ -224,7 +224,7 @@ impl History {
             for record in difference.records() {
                 soas += usize::from(record.rtype == Rtype::SOA);
                 if record.rtype == Rtype::A {
-                    let host = record.owner.as_name().labels().next().unwrap()[1] - b'0';
+                    let host = record.owner.labels().next().unwrap()[1] - b'0';
                     said.insert((host, record.rdata[3]), soas == 2);
                 }
             }
