@@ -1,9 +1,23 @@
-//! [`Counting`], a global allocator that is the system's and counts, to show that a path does not allocate, or how much something holds.
+//! [`Counting`], a global allocator that is the system's and counts, to show that a path does not allocate, or how much something holds; and a
+//! setting of the system's own.
 //!
-//! All the unsafe of this crate forwards a call with the caller's own promises.
+//! All the unsafe of this crate forwards a call with the caller's own promises, but for that of the setting.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+
+/// Has every block of a mebibyte and more be a mapping of its own, which goes back to the system when the block is freed: for programs whose large
+/// blocks come and go with small ones that stay. glibc begins so, but takes blocks of up to 32 MiB from its heap once one of that length was freed
+/// (`M_MMAP_THRESHOLD` in mallopt(3)). There it keeps their places, as something small soon lies behind them. Without effect elsewhere. To be called at the start.
+pub fn map_large_blocks() {
+    #[cfg(target_env = "gnu")]
+    {
+        const LARGE: libc::c_int = 1 << 20;
+        // SAFETY: mallopt(3) takes two numbers, and what it refuses it leaves as it is. It locks the heap. Threads that there are already read the
+        // setting, one aligned word, before or after it changes, and both are good for every block: a block says itself whether it is a mapping.
+        unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE) };
+    }
+}
 
 /// The system's allocator, counting what the calling thread asks for and gives back.
 #[derive(Clone, Copy, Debug, Default)]

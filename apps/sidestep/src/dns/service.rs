@@ -48,6 +48,7 @@ use crate::systemd;
 
 /// Serves until SIGTERM or SIGINT.
 pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
+    allocator::map_large_blocks(); // The arrays of zones that change are built anew now and then, and updates leave small pages between them.
     options.log.start(LevelFilter::Info);
     let config = Config::resolve(options)?;
     let cores = engine_cores(&config)?;
