@@ -49,6 +49,7 @@ fn run(count: u64, offload: bool) -> Duration {
         questions: questions.in_order(Order::Random, 1).in_manner(&Manner::default()),
         sockets: None,
         queues: 1,
+        run: 16,
         sent: 0,
         timeout: clock::Duration::MAX,
         within: clock::Duration::MAX,

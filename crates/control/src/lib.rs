@@ -25,6 +25,6 @@ pub use mirror::{Change, Link, Mirror, Neighbour};
 pub use monitor::{MonitorError, NetlinkMonitor};
 pub use neighbours::{NeighbourMove, NeighbourWatch};
 pub use plan::{Action, PortPlan, PortView};
-pub use query::{KernelRoute, bring_up, kernel_name, look_for_neighbour, route_to};
+pub use query::{KernelRoute, bring_up, kernel_name, look_for_neighbour, neighbour, route_to};
 pub use sources::{ReversePath, SourceChecks, SourceWatch, Sources};
 pub use supervisor::{PortConfig, PortError, PortEvent, PortSupervisor};

@@ -17,6 +17,8 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use rustix::net::SocketType;
 use rustix::net::netdevice::name_to_index;
 
+use crate::{Mirror, Neighbour};
+
 /// IFLA_ALT_IFNAME (linux/if_link.h).
 const ALTERNATIVE_NAME: u16 = 53;
 
@@ -90,16 +92,31 @@ fn read_route(route: &RouteMessage) -> Option<KernelRoute> {
 /// Makes the kernel look for a neighbour as if it had a packet for it (RTM_NEWNEIGH with NTF_USE). Needs CAP_NET_ADMIN. The
 /// mirror shows the result.
 pub fn look_for_neighbour(interface: u32, address: IpAddr) -> io::Result<()> {
+    let mut message = about_neighbour(interface, address);
+    message.header.flags = NeighbourFlags::Use;
+    let flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_ACK;
+    ask(RouteNetlinkMessage::NewNeighbour(message), flags).map(drop)
+}
+
+/// What the kernel knows of the neighbour `address` on an interface (RTM_GETNEIGH). The error is the kernel's: `ENOENT` if it knows nothing.
+pub fn neighbour(interface: u32, address: IpAddr) -> io::Result<Option<Neighbour>> {
+    let request = RouteNetlinkMessage::GetNeighbour(about_neighbour(interface, address));
+    let mut mirror = Mirror::default();
+    if let Some(answer) = ask(request, NLM_F_REQUEST)? {
+        mirror.on_message(&answer);
+    }
+    Ok(mirror.neighbour(interface, address))
+}
+
+fn about_neighbour(interface: u32, address: IpAddr) -> NeighbourMessage {
     let mut message = NeighbourMessage::default();
     message.header.family = family(address);
     message.header.ifindex = interface;
-    message.header.flags = NeighbourFlags::Use;
     message.attributes.push(NeighbourAttribute::Destination(match address {
         IpAddr::V4(address) => NeighbourAddress::Inet(address),
         IpAddr::V6(address) => NeighbourAddress::Inet6(address),
     }));
-    let flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_ACK;
-    ask(RouteNetlinkMessage::NewNeighbour(message), flags).map(drop)
+    message
 }
 
 /// Has an interface up, with this address in this prefix (RTM_NEWLINK, RTM_NEWADDR). Needs CAP_NET_ADMIN. It may have both already. An

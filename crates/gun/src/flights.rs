@@ -9,16 +9,16 @@ use clock::{Duration, Instant};
 const PLACES_MAX: usize = 1 << 20;
 /// For one port.
 const IDS_MAX: usize = 1 << 16;
-/// Questions that leave by one port before it is the next one's turn: a system call sends those of one socket.
-const RUN: u64 = 16;
 /// Ports at most.
-pub const PORTS_MAX: usize = PLACES_MAX / (4 * RUN as usize);
+pub const PORTS_MAX: usize = 1 << 14;
 
 /// What is under way.
 #[derive(Debug)]
 pub struct Flights {
     places: Vec<Option<Flight>>,
     ports: usize,
+    /// Questions that leave by one port before it is the next one's turn.
+    run: u64,
     /// IDs of each port that are used at a time, a power of two.
     ids: usize,
     sent: u64,
@@ -57,12 +57,14 @@ pub struct Place {
 }
 
 impl Flights {
-    /// None under way yet, by so many ports: at least one, at most [`PORTS_MAX`]. `sent` were sent before: answers to those are known by their IDs.
-    pub fn new(ports: usize, sent: u64) -> Flights {
+    /// None under way yet, by so many ports: at least one, at most [`PORTS_MAX`], each of which has `run` questions in a row, at least one. `sent` were
+    /// sent before: answers to those are known by their IDs.
+    pub fn new(ports: usize, run: u64, sent: u64) -> Flights {
         let ports = ports.clamp(1, PORTS_MAX);
         let ids = (PLACES_MAX / ports).min(IDS_MAX);
         let ids = 1 << ids.ilog2();
-        Flights { places: vec![None; ports * ids], ports, ids, sent, under_way: 0, given_up: 0 }
+        let places = vec![None; ports * ids];
+        Flights { places, ports, run: run.max(1), ids, sent, under_way: 0, given_up: 0 }
     }
 
     /// How many questions wait for their answers.
@@ -82,22 +84,23 @@ impl Flights {
 
     /// Whether a question of the last 65536 of this port had this ID.
     pub fn was_asked(&self, port: usize, id: u16) -> bool {
-        let (run, within) = (self.sent / RUN, self.sent % RUN);
+        let (run, within) = (self.sent / self.run, self.sent % self.run);
         let (round, next) = (run / self.ports as u64, (run % self.ports as u64) as usize);
         let of_this_round = match port.cmp(&next) {
-            Ordering::Less => RUN,
+            Ordering::Less => self.run,
             Ordering::Equal => within,
             Ordering::Greater => 0,
         };
-        u64::from(id) < round * RUN + of_this_round
+        u64::from(id) < round * self.run + of_this_round
     }
 
     /// The place of the next question, which is sent now, and the question that had it until now, which is given up. Ports take turns.
     pub fn begin(&mut self, due: Instant, now: Instant) -> (Place, Option<Flight>) {
         let number = self.sent;
         self.sent += 1;
-        let (run, within) = (number / RUN, number % RUN);
-        let (port, turn) = ((run % self.ports as u64) as usize, run / self.ports as u64 * RUN + within);
+        let (run, within) = (number / self.run, number % self.run);
+        let port = (run % self.ports as u64) as usize;
+        let turn = run / self.ports as u64 * self.run + within;
         let id = turn as u16; // The low bits name the place, the others its use.
         let place = &mut self.places[port * self.ids + turn as usize % self.ids];
         let late_us = u32::try_from(now.since(due).as_micros()).unwrap_or(u32::MAX);
@@ -127,13 +130,15 @@ impl Flights {
 mod tests {
     use super::*;
 
+    const RUN: u64 = 16;
+
     fn at(nanos: u64) -> Instant {
         Instant::from_nanos(nanos)
     }
 
     #[test]
     fn an_answer_ends_its_question_once() {
-        let mut flights = Flights::new(3, 0);
+        let mut flights = Flights::new(3, RUN, 0);
         let places: Vec<Place> =
             (0..4 * RUN).map(|number| flights.begin(at(number), at(number + 3000)).0).collect();
         let ports: Vec<usize> = places.iter().step_by(RUN as usize).map(|place| place.port).collect();
@@ -155,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_late_answer_is_not_taken_for_the_next_question_of_its_place() {
-        let mut flights = Flights::new(PORTS_MAX, 0);
+        let mut flights = Flights::new(PORTS_MAX, RUN, 0);
         let first = flights.begin(at(1), at(1)).0;
         for _ in 1..flights.places.len() {
             assert_eq!(flights.begin(at(2), at(2)).1, None);
@@ -169,16 +174,24 @@ mod tests {
 
     #[test]
     fn an_answer_to_an_earlier_load_is_not_taken_for_one_to_this() {
-        let mut earlier = Flights::new(64, 0);
+        let mut earlier = Flights::new(64, RUN, 0);
         let asked = earlier.begin(at(1), at(1)).0;
-        let mut flights = Flights::new(64, earlier.sent());
+        let mut flights = Flights::new(64, RUN, earlier.sent());
         flights.begin(at(2), at(2));
         assert_eq!(flights.end(asked.port, asked.id), None);
     }
 
     #[test]
+    fn ports_may_take_turns_with_each_question() {
+        let mut flights = Flights::new(3, 1, 0);
+        let ports: Vec<usize> = (0..5).map(|_| flights.begin(at(1), at(1)).0.port).collect();
+        assert_eq!(ports, [0, 1, 2, 0, 1]);
+        assert!(flights.was_asked(1, 1) && !flights.was_asked(2, 1));
+    }
+
+    #[test]
     fn one_port_uses_all_ids() {
-        let mut flights = Flights::new(1, 0);
+        let mut flights = Flights::new(1, RUN, 0);
         let ids: std::collections::BTreeSet<u16> =
             (0..IDS_MAX).map(|_| flights.begin(at(1), at(1)).0.id).collect();
         assert_eq!(ids.len(), IDS_MAX);

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use clock::{Duration, Instant};
 use device::{Burst, Device};
-use wire::{ChecksumPolicy, Envelope, parse_udp, write_udp_headers};
+use wire::{ChecksumPolicy, DropReason, Envelope, MacAddress, parse_udp, write_udp_headers};
 
 use crate::answer::Sample;
 use crate::flights::Flights;
@@ -36,6 +36,8 @@ pub struct Setup<M = Questions> {
     pub questions: M,
     /// Transmit queues of the device; for kernel sockets, the sockets, one for each way in their order.
     pub queues: u16,
+    /// Questions that leave by one way before it is the next one's turn: a system call sends those of one socket.
+    pub run: u64,
     /// Questions that were sent from these ports before, by earlier loads.
     pub sent: u64,
     /// An answer counts if it comes so soon after its question was sent.
@@ -110,7 +112,7 @@ impl<D: Device, M: Messages> Gun<D, M> {
         let mut ports = vec![NO_WAY; 1 << 16];
         setup.ways.iter().zip(0..).for_each(|(way, number)| ports[usize::from(source(way).port())] = number);
         Gun {
-            flights: Flights::new(setup.ways.len(), setup.sent),
+            flights: Flights::new(setup.ways.len(), setup.run, setup.sent),
             ports: ports.into(),
             ways: setup.ways,
             questions: setup.questions,
@@ -170,6 +172,11 @@ impl<D: Device, M: Messages> Gun<D, M> {
             devices.push(sockets);
         }
         devices
+    }
+
+    /// Sends all further questions to this hardware address: the next hop has moved.
+    pub fn set_next_hop(&mut self, mac: MacAddress) {
+        self.ways.iter_mut().for_each(|way| way.destination_mac = mac);
     }
 
     /// When the next question is due; `None` after the last one.
@@ -273,9 +280,14 @@ impl<D: Device, M: Messages> Gun<D, M> {
         frame: &'f [u8],
         checksum: ChecksumPolicy,
     ) -> Option<(usize, &'f [u8])> {
-        let Ok(headers) = parse_udp(frame, checksum) else {
-            self.tally.counts_mut().malformed += 1;
-            return None;
+        let headers = match parse_udp(frame, checksum) {
+            Ok(headers) => headers,
+            // ICMP, such as "port unreachable". Devices give us errors about our datagrams, of which kernel sockets say nothing.
+            Err(DropReason::ProtocolUnknown) => return None,
+            Err(_) => {
+                self.tally.counts_mut().malformed += 1;
+                return None;
+            }
         };
         let (own, sender) = (headers.destination(frame), headers.source(frame));
         let port = usize::from(self.ports[usize::from(own.port())]);

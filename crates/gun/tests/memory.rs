@@ -10,7 +10,7 @@ use dns_wire::Rtype;
 use gun::knee::Verdict;
 use gun::questions::Manner;
 use gun::{Gun, Order, Questions, Schedule, Setup, Summary};
-use wire::{ChecksumPolicy, Endpoints, Envelope, parse_udp, write_udp};
+use wire::{ChecksumPolicy, Endpoints, Envelope, MacAddress, parse_udp, write_udp};
 
 const RATE: u32 = 100_000;
 const LENGTH: Duration = Duration::from_millis(100);
@@ -44,21 +44,8 @@ fn load_by(
     let (mut left, mut right) = memory::pair(&wire);
     let (client, mut far) = (left.remove(0), right.remove(0));
     let (near, mut by_kernel) = kernel.unzip();
-    let way = |port: u16| {
-        let ends = (([192, 0, 2, 1], port).into(), ([192, 0, 2, 2], 53).into());
-        Envelope::untagged(Endpoints::new(ends.0, ends.1).unwrap())
-    };
-    let questions = Questions::read(questions, Rtype::A).unwrap();
-    let setup = Setup {
-        ways: [4001, 4002, 4003].map(way).into(),
-        sockets: near.map(|near| Box::new(near) as Box<dyn Device>),
-        questions: questions.in_order(Order::Random, 7).in_manner(&Manner::default()),
-        queues: 1,
-        sent: 0,
-        timeout: TIMEOUT,
-        within: WITHIN,
-    };
-    let mut gun = Gun::new(client, setup, Instant::ZERO);
+    let sockets = near.map(|near| Box::new(near) as Box<dyn Device>);
+    let mut gun = Gun::new(client, Setup { sockets, ..setup(questions) }, Instant::ZERO);
     gun.begin(Schedule::new(Instant::ZERO, RATE, LENGTH), Instant::ZERO);
     let end = LENGTH + Duration::from_millis(1);
     for micros in 0..end.as_micros() {
@@ -72,6 +59,25 @@ fn load_by(
     let (summary, rest) = gun.finish(RATE, LENGTH);
     assert_eq!(rest.sockets.is_some(), by_kernel.is_some(), "the next load has them, too");
     summary
+}
+
+/// Three ports.
+fn setup(questions: &str) -> Setup {
+    let way = |port: u16| {
+        let ends = (([192, 0, 2, 1], port).into(), ([192, 0, 2, 2], 53).into());
+        Envelope::untagged(Endpoints::new(ends.0, ends.1).unwrap())
+    };
+    let questions = Questions::read(questions, Rtype::A).unwrap();
+    Setup {
+        ways: [4001, 4002, 4003].map(way).into(),
+        sockets: None,
+        questions: questions.in_order(Order::Random, 7).in_manner(&Manner::default()),
+        queues: 1,
+        run: 16,
+        sent: 0,
+        timeout: TIMEOUT,
+        within: WITHIN,
+    }
 }
 
 fn answer(
@@ -221,4 +227,52 @@ fn codes_and_cut_answers_are_counted() {
     });
     assert_eq!(summary.rcodes, [(3, 5000), (5, 5000)].into());
     assert_eq!(summary.counts.truncated, 10_000);
+}
+
+/// Moves a load on to this microsecond, and takes what it has sent.
+fn sent_until(gun: &mut Gun<MemoryDevice>, far: &mut MemoryDevice, micros: u64) -> Burst {
+    let now = Instant::from_nanos(micros * 1000);
+    gun.turn(now);
+    let mut burst = Burst::new();
+    far.rx_burst(&mut burst, now);
+    burst
+}
+
+#[test]
+fn questions_go_to_where_the_next_hop_has_moved() {
+    let (mut left, mut right) = memory::pair(&memory::Config::default());
+    let mut gun = Gun::new(left.remove(0), setup("example"), Instant::ZERO);
+    gun.begin(Schedule::new(Instant::ZERO, RATE, LENGTH), Instant::ZERO);
+    let mut destinations = |gun: &mut Gun<MemoryDevice>, micros| -> BTreeSet<Vec<u8>> {
+        sent_until(gun, &mut right[0], micros).iter().map(|frame| frame.bytes()[..6].to_vec()).collect()
+    };
+    assert_eq!(destinations(&mut gun, 500), [vec![0; 6]].into());
+    gun.set_next_hop(MacAddress([2, 0, 0, 0, 0, 9]));
+    assert_eq!(destinations(&mut gun, 1000), [vec![2, 0, 0, 0, 0, 9]].into(), "by all ports");
+}
+
+#[test]
+fn icmp_errors_are_no_malformed_answers() {
+    let (mut left, mut right) = memory::pair(&memory::Config::default());
+    let mut gun = Gun::new(left.remove(0), setup("example"), Instant::ZERO);
+    gun.begin(Schedule::new(Instant::ZERO, RATE, LENGTH), Instant::ZERO);
+    let mut errors = Burst::new();
+    for mut frame in sent_until(&mut gun, &mut right[0], 50) {
+        let headers = parse_udp(frame.bytes(), EARNEST).unwrap();
+        let (client, own) = (headers.source(frame.bytes()), headers.destination(frame.bytes()));
+        let way = Envelope::untagged(Endpoints::new(own, client).unwrap());
+        let len = write_udp(frame.bytes_and_tailroom_mut(), &way, &[0; 36]).unwrap();
+        frame.set_len(len);
+        let header = &mut frame.bytes_mut()[14..34];
+        header[9] = 1; // ICMP instead of 17, UDP; the checksum is of the complement.
+        let checksum = u16::from_be_bytes([header[10], header[11]]) + 16;
+        header[10..12].copy_from_slice(&checksum.to_be_bytes());
+        errors.push(frame);
+    }
+    let now = Instant::from_nanos(60_000);
+    assert!(right[0].tx_burst(&mut errors, now) >= 5);
+    assert!(gun.turn(now).received >= 5);
+    let (summary, _) = gun.finish(RATE, LENGTH);
+    assert_eq!((summary.counts.malformed, summary.counts.foreign), (0, 0));
+    assert_eq!(summary.lost, summary.counts.sent);
 }

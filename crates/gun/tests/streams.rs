@@ -2,6 +2,7 @@
 
 use clock::{Duration, Instant};
 use dns_wire::Rtype;
+use gun::summary::Counts;
 use gun::streams::{Fault, Http1Request, HttpRequest, Pace, Setup, Speech, Streams};
 use gun::{Order, Questions, Schedule, Summary};
 
@@ -415,6 +416,19 @@ fn answers_to_another_question_and_what_is_no_answer_are_counted_as_such() {
     bench.hear(0, &[0, 3, 1, 2, 3], 20);
     let summary = bench.finish();
     assert_eq!((summary.counts.mismatched, summary.counts.malformed, summary.counts.answered), (1, 1, 0));
+}
+
+#[test]
+fn answers_with_an_id_that_no_question_had_are_told_from_late_ones() {
+    let mut bench = Bench::new(dns("a.example\nb.example"), 1, 2, true).begun(closed_loop());
+    let mut both = answers(&bench.sent[0].clone(), 0);
+    bench.hear(0, &both[0], 10);
+    bench.hear(0, &both[0], 20);
+    both[1][2] = 0xee;
+    bench.hear(0, &both[1], 30);
+    let summary = bench.finish();
+    let Counts { answered, unexpected, foreign, .. } = summary.counts;
+    assert_eq!((answered, unexpected, foreign), (1, 1, 1));
 }
 
 #[test]

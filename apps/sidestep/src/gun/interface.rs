@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use anyhow::{Context, bail, ensure};
 use clock::{Duration, Instant};
 use control::{
-    Mirror, PortConfig, PortEvent, PortSupervisor, bring_up, kernel_name, look_for_neighbour, route_to,
+    KernelRoute, Mirror, PortConfig, PortEvent, PortSupervisor, bring_up, kernel_name, look_for_neighbour, route_to,
 };
 use device::{Burst, DataPath, Device};
 use device_xdp::{SteeringOptions, XdpOptions, XdpPath};
@@ -16,6 +16,7 @@ use wire::{Endpoints, Envelope, MacAddress, VlanTag};
 
 use super::kernel::{local_for, reserve};
 use super::load::Range;
+use super::next_hop::NextHop;
 use super::options::{Origin, Port};
 
 /// How long the kernel may take to find the next hop, and an interface's queues to become free.
@@ -51,10 +52,11 @@ pub(crate) fn open(device: &str, server: SocketAddr, origin: &Origin, payload: u
     let mut supervisor = PortSupervisor::new(config, path)?;
     let clock = Clock::start();
     let (mut device, mode) = first_device(&mut supervisor, &clock)?;
-    let way = way(&mut supervisor, &mut *device, &interface, (&locals, server.ip()), &clock)?;
+    let (way, route) = way(&mut supervisor, &mut *device, &interface, (&locals, server.ip()), &clock)?;
+    let next_hop = NextHop::follow(route.interface, server.ip(), way.destination_mac)?;
     let ways = locals.into_iter().map(|own| Envelope { endpoints: ends(own, server), ..way }).collect();
     let description = format!("{interface}, {mode}");
-    Ok(Range::new(device, description, ways, queues, supervisor).beside(sockets))
+    Ok(Range::new(device, description, ways, queues, supervisor).beside(sockets).following(next_hop))
 }
 
 fn open_interface(interface: &str, port: &Port) -> anyhow::Result<Link> {
@@ -101,14 +103,14 @@ fn first_device(supervisor: &mut PortSupervisor, clock: &Clock) -> anyhow::Resul
     }
 }
 
-/// The way to the server, but for the ends. Meanwhile `device` passes on what the kernel and the next hop have to say to each other.
+/// The way to the server, but for the ends, and its route. Meanwhile `device` passes on what the kernel and the next hop have to say to each other.
 fn way(
     supervisor: &mut PortSupervisor,
     device: &mut dyn Device,
     interface: &str,
     (ours, server): (&[SocketAddr], IpAddr),
     clock: &Clock,
-) -> anyhow::Result<Envelope> {
+) -> anyhow::Result<(Envelope, KernelRoute)> {
     let route = route_to(server).with_context(|| format!("no route to {server}"))?;
     if !supervisor.mirror().interfaces_on(interface).contains(&route.interface) {
         bail!("packets to {server} do not leave by {interface}");
@@ -133,7 +135,7 @@ fn way(
     let tag = |control: u16| (control != 0).then_some(VlanTag { tpid: ethertype::VLAN, control });
     let tags = [tag(vlan.outer), tag(vlan.inner)];
     let nobody = Endpoints::new(([0, 0, 0, 0], 0).into(), ([0, 0, 0, 0], 0).into()).expect("one version");
-    Ok(Envelope { source_mac, destination_mac, tags, endpoints: nobody })
+    Ok((Envelope { source_mac, destination_mac, tags, endpoints: nobody }, route))
 }
 
 /// The tags in front of packets to our addresses, which have to be the interface's: packets to others are not claimed.

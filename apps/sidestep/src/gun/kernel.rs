@@ -20,14 +20,14 @@ const FRAMES_MIN: usize = 256;
 const FIRST_PORT: u16 = 16384;
 
 /// Sockets for so many ports, of the address that the kernel sends from, or of the addresses of `source` in turn.
-/// Answers may have `payload` octets, or [`PAYLOAD_MAX`] if that is more.
+/// Answers may have `payload` octets, or [`PAYLOAD_MAX`] if that is more; longer ones than sockets take are not read.
 pub(crate) fn open(
     server: SocketAddr,
     ports: u16,
     source: Option<IpNet>,
     payload: u16,
 ) -> anyhow::Result<Range> {
-    let payload_max = payload.max(PAYLOAD_MAX);
+    let payload_max = payload.clamp(PAYLOAD_MAX, device_kernel::PAYLOAD_MAX);
     let frames = (FRAMES * usize::from(PAYLOAD_MAX) / usize::from(payload_max)).max(FRAMES_MIN);
     let config = Config { payload_max, frames, ..Config::default() };
     let (sockets, locals) = sockets(config, server, local_for(server)?, ports, source)?;
@@ -47,7 +47,7 @@ pub(super) fn reserve(
     source: Option<IpNet>,
     payload: u16,
 ) -> anyhow::Result<(KernelSockets, Vec<SocketAddr>)> {
-    let payload_max = payload.max(PAYLOAD_MAX);
+    let payload_max = payload.clamp(PAYLOAD_MAX, device_kernel::PAYLOAD_MAX);
     let config = Config { payload_max, frames: FRAMES_MIN, ..Config::default() };
     sockets(config, server, local, ports, source)
 }
@@ -105,4 +105,15 @@ pub(super) fn local_for(server: SocketAddr) -> anyhow::Result<SocketAddr> {
         Ok(local)
     };
     ask().with_context(|| format!("no way to {server}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_may_be_said_to_be_longer_than_sockets_take() {
+        let server = ([127, 0, 0, 1], 9).into();
+        assert!(open(server, 1, None, u16::MAX).is_ok());
+    }
 }

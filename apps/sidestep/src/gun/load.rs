@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wire::Envelope;
 
 use super::core::Core;
+use super::next_hop::NextHop;
 use super::stop::Stop;
 use super::text::Live;
 
@@ -17,6 +18,9 @@ use super::text::Live;
 pub(super) const AWAKE_BEFORE: Duration = Duration::from_micros(200);
 /// It sleeps so long at most, to notice that it is to stop.
 pub(super) const SLEEP_MAX: Duration = Duration::from_millis(100);
+
+/// Questions that leave by one port in a row: a system call sends those of one socket.
+const RUN: u64 = 16;
 
 /// How much is to be sent, and for how long.
 #[derive(Clone, Debug)]
@@ -50,7 +54,11 @@ pub(crate) struct Range {
     /// The kernel's sockets at the same ports, unless they are the device.
     sockets: Option<Box<dyn Device>>,
     ways: Vec<Envelope>,
+    /// Whom the ways lead to at first, if that may change.
+    next_hop: Option<NextHop>,
     queues: u16,
+    /// Questions in a row by one way.
+    run: u64,
     /// Questions that were sent by earlier loads.
     sent: u64,
     clock: Clock,
@@ -68,12 +76,34 @@ impl Range {
     ) -> Range {
         let (stop, clock) = (Stop::default(), Clock::start());
         let (device, keep) = (Some(device), Box::new(keep));
-        Range { description, stop, device, sockets: None, ways, queues, sent: 0, clock, _keep: keep }
+        Range {
+            description,
+            stop,
+            device,
+            sockets: None,
+            ways,
+            next_hop: None,
+            queues,
+            run: RUN,
+            sent: 0,
+            clock,
+            _keep: keep,
+        }
     }
 
     /// With the kernel's sockets at the ports of its ways.
     pub(super) fn beside(self, sockets: impl Device + 'static) -> Range {
         Range { sockets: Some(Box::new(sockets)), ..self }
+    }
+
+    /// Along ways whose next hop may move.
+    pub(super) fn following(self, next_hop: NextHop) -> Range {
+        Range { next_hop: Some(next_hop), ..self }
+    }
+
+    /// Each way has one question before it is the next one's turn.
+    pub(super) fn taking_turns(self) -> Range {
+        Range { run: 1, ..self }
     }
 
     fn is_stopped(&self) -> bool {
@@ -92,6 +122,7 @@ impl Range {
             sockets: self.sockets.take(),
             questions: messages.clone(),
             queues: self.queues,
+            run: self.run,
             sent: self.sent,
             timeout: patience,
             within,
@@ -122,9 +153,18 @@ impl Range {
         Ok(summary)
     }
 
+    /// Sends to where the next hop has moved, this load and later ones.
+    fn follow_next_hop(&mut self, gun: &mut Gun<Box<dyn Device>, impl Messages>) {
+        let Some(mac) = self.next_hop.as_ref().map(NextHop::mac) else { return };
+        if mac != self.ways[0].destination_mac {
+            self.ways.iter_mut().for_each(|way| way.destination_mac = mac);
+            gun.set_next_hop(mac);
+        }
+    }
+
     /// Until the load is over; when it was.
     fn send(
-        &self,
+        &mut self,
         gun: &mut Gun<Box<dyn Device>, impl Messages>,
         end: Instant,
         live: &mut Live,
@@ -139,6 +179,7 @@ impl Range {
             if now >= end && gun.next_due().is_none() || self.is_stopped() {
                 return Ok(now);
             }
+            self.follow_next_hop(gun);
             let turn = gun.turn(now);
             // A load whose generator cannot keep up ends in time all the same. One that did not run when the end came has that time from now on.
             if now >= end && now >= *give_up.get_or_insert(now + SLEEP_MAX + SLEEP_MAX) {

@@ -5,6 +5,7 @@
 //! | `options.rs` | the command line |
 //! | `target.rs` | where a load may go |
 //! | `kernel.rs`, `interface.rs` | over UDP, the device and the ways to the server: kernel sockets, or an interface by AF_XDP |
+//! | `next_hop.rs` | whom packets by an interface go to at first, which may change |
 //! | `load.rs` | one load over UDP: the loop around `gun::Gun` |
 //! | `sockets.rs` | connections of kernel sockets, with TLS, and epoll |
 //! | `streams.rs` | one load over connections: the loop around `gun::Streams` |
@@ -21,6 +22,7 @@ mod http;
 mod interface;
 mod kernel;
 mod load;
+mod next_hop;
 mod options;
 mod report;
 mod sockets;
@@ -152,6 +154,10 @@ fn over_udp<M>(
         Some(device) => interface::open(device, server, origin, payload)?,
         None => kernel::open(server, origin.ports, origin.source, payload)?,
     };
+    // Many clients ask at random, and none of them sixteen times in a row.
+    if origin.source.is_some() {
+        range = range.taking_turns();
+    }
     range.stop = stop;
     report.device.clone_from(&range.description);
     Ok(Asking { range, messages })

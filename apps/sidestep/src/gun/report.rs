@@ -206,9 +206,11 @@ impl Report {
         let foreign = sum(|it| it.foreign);
         // A stray datagram is none of the server's faults.
         if foreign * FOREIGN_ONE_IN > sum(|it| it.sent) {
-            lines.push(format!(
-                "{foreign} datagrams came from another address or port, or with an ID that no question had"
-            ));
+            let what = match self.transport {
+                None => "datagrams came from another address or port, or with an ID that no question had",
+                Some(_) => "answers have an ID that no question had",
+            };
+            lines.push(format!("{foreign} {what}"));
         }
         if malformed > 0 {
             lines.push(format!("{malformed} answers are malformed"));

@@ -127,6 +127,15 @@ pub(crate) struct Question {
     pub(crate) number: u64,
 }
 
+/// Why an answer belongs to no question that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stray {
+    /// A question had its ID before: it is late, or doubled.
+    WasAsked,
+    /// No question had its ID.
+    NeverAsked,
+}
+
 /// Where answers go.
 pub(crate) struct Heard<'l> {
     pub(crate) now: Instant,
@@ -149,14 +158,15 @@ impl Heard<'_> {
     }
 
     /// A message of DNS. `end` finds the question that an ID belongs to, and ends it.
-    pub(crate) fn message(&mut self, message: &[u8], end: impl FnOnce(u16) -> Option<(Times, Question)>) {
+    pub(crate) fn message(&mut self, message: &[u8], end: impl FnOnce(u16) -> Result<(Times, Question), Stray>) {
         let Some(header) = AnswerHeader::read(message) else {
             self.tally.counts_mut().malformed += 1;
             return;
         };
-        let Some((times, question)) = end(header.id) else {
-            self.tally.counts_mut().unexpected += 1;
-            return;
+        let (times, question) = match end(header.id) {
+            Ok(asked) => asked,
+            Err(Stray::WasAsked) => return self.tally.counts_mut().unexpected += 1,
+            Err(Stray::NeverAsked) => return self.tally.counts_mut().foreign += 1,
         };
         if self.sample.has(question.number) {
             let repeats = |it: &Questions| it.is_repeated(question.index, question.number, message);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use clock::Instant;
 
-use super::conversation::{Asked, Conversation, End, Heard, Lateness, Question, Times};
+use super::conversation::{Asked, Conversation, End, Heard, Lateness, Question, Stray, Times};
 use super::fault::Fault;
 
 /// Octets of a question at most: a header, a name, an OPT record.
@@ -15,7 +15,8 @@ pub(crate) const LENGTH_LEN: usize = 2;
 /// A connection of DNS.
 pub(crate) struct DnsStream {
     under_way: VecDeque<Flight>,
-    id: u16,
+    /// Questions that were begun. The last 16 bits are the next one's ID.
+    begun: u64,
     pipeline: usize,
     outgoing: Vec<u8>,
     written: usize,
@@ -36,7 +37,7 @@ impl DnsStream {
     pub(crate) fn new(pipeline: usize) -> DnsStream {
         DnsStream {
             under_way: VecDeque::with_capacity(pipeline),
-            id: 0,
+            begun: 0,
             pipeline: pipeline.min(usize::from(u16::MAX)),
             outgoing: Vec::new(),
             written: 0,
@@ -46,10 +47,11 @@ impl DnsStream {
     }
 
     fn take(&mut self, message: &[u8], heard: &mut Heard<'_>) {
-        let under_way = &mut self.under_way;
+        let stray = |id| if u64::from(id) < self.begun { Stray::WasAsked } else { Stray::NeverAsked };
         heard.message(message, |id| {
-            let at = under_way.iter().position(|flight| flight.id == id)?; // Mostly the first one.
-            under_way.remove(at).map(|flight| (flight.times, flight.question))
+            let at = self.under_way.iter().position(|flight| flight.id == id); // Mostly the first one.
+            let flight = at.and_then(|at| self.under_way.remove(at)).ok_or_else(|| stray(id))?;
+            Ok((flight.times, flight.question))
         });
     }
 
@@ -76,8 +78,8 @@ impl Conversation for DnsStream {
 
     fn begin(&mut self, times: Times, asked: &mut Asked) {
         let Some(question) = asked.next() else { return };
-        let id = self.id;
-        self.id = self.id.wrapping_add(1);
+        let id = self.begun as u16;
+        self.begun += 1;
         let mut room = [0; QUESTION_MAX];
         let questions = asked.questions.as_ref();
         let len = questions.and_then(|it| it.write(question.index, question.number, id, &mut room));

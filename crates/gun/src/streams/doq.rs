@@ -79,7 +79,7 @@ impl Flight {
             _ => &[],
         };
         let message = if message.starts_with(&[0, 0]) { message } else { &[] }; // Its ID.
-        heard.message(message, |_| Some((self.times, self.question)));
+        heard.message(message, |_| Ok((self.times, self.question)));
     }
 }
 

@@ -14,7 +14,7 @@ use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream, SendStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::conversation::{Asked, Conversation, End, Heard, Lateness, Question, Times};
+use super::conversation::{Asked, Conversation, End, Heard, Lateness, Question, Stray, Times};
 use super::fault::Fault;
 use super::request::{HttpRequest, MESSAGE_MAX, body_of};
 
@@ -216,7 +216,8 @@ impl Stream {
         if self.status != 200 {
             return heard.fault(Fault::NotTheProtocol, 1);
         }
-        heard.message(&self.message, |id| (id == 0).then_some((self.times, question)));
+        let asked = (self.times, question);
+        heard.message(&self.message, |id| if id == 0 { Ok(asked) } else { Err(Stray::NeverAsked) });
     }
 }
 
