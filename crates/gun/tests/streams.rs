@@ -2,8 +2,8 @@
 
 use clock::{Duration, Instant};
 use dns_wire::Rtype;
-use gun::summary::Counts;
 use gun::streams::{Fault, Http1Request, HttpRequest, Pace, Setup, Speech, Streams};
+use gun::summary::Counts;
 use gun::{Order, Questions, Schedule, Summary};
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -5,7 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use anyhow::{Context, bail, ensure};
 use clock::{Duration, Instant};
 use control::{
-    KernelRoute, Mirror, PortConfig, PortEvent, PortSupervisor, bring_up, kernel_name, look_for_neighbour, route_to,
+    KernelRoute, Mirror, PortConfig, PortEvent, PortSupervisor, bring_up, kernel_name, look_for_neighbour,
+    route_to,
 };
 use device::{Burst, DataPath, Device};
 use device_xdp::{SteeringOptions, XdpOptions, XdpPath};

@@ -158,7 +158,11 @@ impl Heard<'_> {
     }
 
     /// A message of DNS. `end` finds the question that an ID belongs to, and ends it.
-    pub(crate) fn message(&mut self, message: &[u8], end: impl FnOnce(u16) -> Result<(Times, Question), Stray>) {
+    pub(crate) fn message(
+        &mut self,
+        message: &[u8],
+        end: impl FnOnce(u16) -> Result<(Times, Question), Stray>,
+    ) {
         let Some(header) = AnswerHeader::read(message) else {
             self.tally.counts_mut().malformed += 1;
             return;
