@@ -75,6 +75,12 @@ impl StateFile {
         }
     }
 
+    /// The same of a file that is there; `None` leaves nothing behind, neither a directory nor a lock.
+    pub(super) fn open_existing(path: &Path) -> anyhow::Result<Option<StateFile>> {
+        let is_there = fs::symlink_metadata(path).is_ok();
+        is_there.then(|| StateFile::open(path)).transpose()
+    }
+
     /// What the file holds; `None` if it is not there.
     pub(super) fn load(&self) -> anyhow::Result<Option<State>> {
         let name = || self.path.display().to_string();
@@ -228,6 +234,13 @@ mod tests {
         file.remove().unwrap();
         assert!(file.load().unwrap().is_none());
         fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_made_for_an_undo() {
+        let directory = directory("absent");
+        assert!(StateFile::open_existing(&directory.join("tune.json")).unwrap().is_none());
+        assert!(!directory.exists());
     }
 
     #[test]

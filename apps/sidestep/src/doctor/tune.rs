@@ -375,9 +375,10 @@ fn undo(options: &Tune) -> anyhow::Result<ExitCode> {
         change: &'c Change,
         outcome: &'c Outcome,
     }
-    let file = StateFile::open(&options.state)?;
     let meant = Meant::of(options.interface.as_deref());
-    let Some(mut state) = file.load()? else {
+    let file = StateFile::open_existing(&options.state)?;
+    let state = file.as_ref().map_or(Ok(None), StateFile::load)?;
+    let Some((file, mut state)) = file.zip(state) else {
         meant.check(&[])?;
         return nothing_to_undo(options, &format!("there is no {}.", options.state.display()));
     };

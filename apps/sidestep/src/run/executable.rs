@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 /// Octets that are read of a file: headers, and the program headers, which linkers put after them.
 const HEAD: usize = 4096;
-/// Scripts that interpret scripts, at most, as in execve(2).
-const INTERPRETERS_MAX: usize = 4;
+/// Scripts that interpret each other, at most: the kernel ends beyond by ELOOP (`exec_binprm`).
+const SCRIPTS_MAX: usize = 5;
 /// How ELF files begin.
 const ELF: &[u8] = b"\x7fELF";
 /// What the path of musl's dynamic linker has in it: /lib/ld-musl-x86_64.so.1.
@@ -46,6 +46,8 @@ pub(super) struct Executable {
 struct Image {
     path: PathBuf,
     head: Vec<u8>,
+    /// Octets of the whole file.
+    len: u64,
 }
 
 /// Why a program cannot be executed.
@@ -69,6 +71,7 @@ pub(crate) enum Obstacle {
     Privileged,
     Musl,
     NoInterpreter(PathBuf),
+    ManyInterpreters,
     Unreadable(String),
 }
 
@@ -86,6 +89,10 @@ impl fmt::Display for Obstacle {
                 "it is linked against musl, and Sidestep's library against the GNU C library: one process cannot have both",
             ),
             Obstacle::NoInterpreter(path) => write!(f, "{} is not there, which interprets it", path.display()),
+            Obstacle::ManyInterpreters => write!(
+                f,
+                "it is a script that is interpreted by scripts, more than {SCRIPTS_MAX} or in a circle: the kernel does not execute it"
+            ),
             Obstacle::Unreadable(error) => write!(f, "its file cannot be read: {error}"),
         }
     }
@@ -139,19 +146,19 @@ impl Executable {
     /// What prevents preloading our library into the program or its interpreter.
     pub(super) fn obstacle(&self) -> Option<Obstacle> {
         match self.image() {
-            Ok(image) => elf_obstacle(&image?.head),
+            Ok(image) => elf_obstacle(&image.head, image.len),
             Err(obstacle) => Some(obstacle),
         }
     }
 
     /// The program that interprets it, if it is a script.
     pub(super) fn interpreter(&self) -> Option<PathBuf> {
-        self.image().ok().flatten().map(|image| image.path).filter(|path| *path != self.path)
+        self.image().ok().map(|image| image.path).filter(|path| *path != self.path)
     }
 
     /// Which system calls it, or what interprets it, makes itself, past the C library and past us.
     pub(super) fn own_calls(&self) -> Option<OwnCalls> {
-        let image = self.image().ok().flatten()?;
+        let image = self.image().ok()?;
         if has_go_note(&image.head) {
             return Some(OwnCalls::Go);
         }
@@ -161,14 +168,14 @@ impl Executable {
 
     /// Whether it is, or is interpreted by, something that is neither ELF nor a script: the kernel executes it by a rule of binfmt_misc only.
     pub(super) fn is_foreign(&self) -> bool {
-        matches!(self.image(), Ok(Some(image)) if !image.head.starts_with(ELF))
+        matches!(self.image(), Ok(image) if !image.head.starts_with(ELF))
     }
 
-    /// The file that the kernel executes in the end; `None` if too many scripts interpret each other.
-    fn image(&self) -> Result<Option<Image>, Obstacle> {
+    /// The file that the kernel executes in the end.
+    fn image(&self) -> Result<Image, Obstacle> {
         let mut path = self.path.clone();
-        for _ in 0..INTERPRETERS_MAX {
-            let head = read_head(&path).map_err(|error| match error.kind() {
+        for _ in 0..=SCRIPTS_MAX {
+            let (head, len) = read_head(&path).map_err(|error| match error.kind() {
                 ErrorKind::NotFound if path != self.path => Obstacle::NoInterpreter(path.clone()),
                 _ => Obstacle::Unreadable(error.to_string()),
             })?;
@@ -176,26 +183,29 @@ impl Executable {
                 Some(next) => path = next,
                 // The kernel raises privileges by this file alone: those of a script do nothing.
                 None if is_privileged(&path) => return Err(Obstacle::Privileged),
-                None => return Ok(Some(Image { path, head })),
+                None => return Ok(Image { path, head, len }),
             }
         }
-        Ok(None)
+        Err(Obstacle::ManyInterpreters)
     }
 }
 
 /// Whether a file is a Go program. Go makes its system calls itself, past the C library and past us.
 pub(crate) fn is_go(path: &Path) -> bool {
-    read_head(path).is_ok_and(|head| has_go_note(&head))
+    read_head(path).is_ok_and(|(head, _)| has_go_note(&head))
 }
 
 fn is_executable(metadata: &Metadata) -> bool {
     metadata.is_file() && metadata.permissions().mode() & 0o111 != 0
 }
 
-fn read_head(path: &Path) -> std::io::Result<Vec<u8>> {
+/// The beginning of a file, and how long it is.
+fn read_head(path: &Path) -> std::io::Result<(Vec<u8>, u64)> {
     let mut head = Vec::with_capacity(HEAD);
-    File::open(path)?.take(HEAD as u64).read_to_end(&mut head)?;
-    Ok(head)
+    let file = File::open(path)?;
+    let len = file.metadata()?.len();
+    file.take(HEAD as u64).read_to_end(&mut head)?;
+    Ok((head, len))
 }
 
 /// Whether executing the file raises privileges (`AT_SECURE`, ld.so(8)).
@@ -233,8 +243,8 @@ fn interpreter(head: &[u8]) -> Option<PathBuf> {
 }
 
 /// Reads an ELF header of 64 bits, little-endian (elf(5)): is there an interpreter, the dynamic linker? The kernel judges files that
-/// are not ELF.
-fn elf_obstacle(head: &[u8]) -> Option<Obstacle> {
+/// are not ELF. Of a file of `len` octets.
+fn elf_obstacle(head: &[u8], len: u64) -> Option<Obstacle> {
     const CLASS_64: u8 = 2;
     const LITTLE_ENDIAN: u8 = 1;
     const PT_INTERP: u64 = 3;
@@ -248,15 +258,21 @@ fn elf_obstacle(head: &[u8]) -> Option<Obstacle> {
     {
         return Some(Obstacle::OtherMachine);
     }
-    let Some(entries) = program_headers(head) else {
-        return Some(Obstacle::Unreadable("it is cut short".to_owned()));
-    };
+    let whole = program_headers(head).filter(|entries| entries.iter().all(|entry| is_in(head, *entry, len)));
+    let Some(entries) = whole else { return Some(Obstacle::Unreadable("it is cut short".to_owned())) };
     let Some(linker) = entries.into_iter().find(|entry| number(head, *entry, 4) == Some(PT_INTERP)) else {
         return Some(Obstacle::Static);
     };
     let place = |field| usize::try_from(number(head, linker + field, 8)?).ok();
     let path = place(8).zip(place(32)).and_then(|(at, len)| head.get(at..)?.get(..len)).unwrap_or_default();
     path.windows(MUSL.len()).any(|part| part == MUSL).then_some(Obstacle::Musl)
+}
+
+/// Whether what a program header has the kernel load is in a file of `len` octets.
+fn is_in(head: &[u8], entry: usize, len: u64) -> bool {
+    const PT_LOAD: u64 = 1;
+    let end = || number(head, entry + 8, 8)?.checked_add(number(head, entry + 32, 8)?);
+    number(head, entry, 4) != Some(PT_LOAD) || end().is_some_and(|end| end <= len)
 }
 
 /// Where the program headers of an ELF file of 64 bits begin (elf(5)).
@@ -313,11 +329,28 @@ mod tests {
         head[32] = 64; // program headers behind the header
         head[54] = 56;
         head[56] = 1;
-        assert_eq!(elf_obstacle(&head), Some(Obstacle::Static));
+        assert_eq!(elf_obstacle(&head, 128), Some(Obstacle::Static));
         head[64] = 3; // PT_INTERP
-        assert_eq!(elf_obstacle(&head), None);
+        assert_eq!(elf_obstacle(&head, 128), None);
         head[4] = 1; // 32 bits
-        assert_eq!(elf_obstacle(&head), Some(Obstacle::OtherMachine));
+        assert_eq!(elf_obstacle(&head, 128), Some(Obstacle::OtherMachine));
+    }
+
+    #[test]
+    fn a_program_that_is_cut_short_is_known_by_what_is_to_be_loaded() {
+        let program = std::env::current_exe().unwrap();
+        let (head, len) = read_head(&program).unwrap();
+        assert_eq!(elf_obstacle(&head, len), None);
+        assert_eq!(elf_obstacle(&head, 5000), Some(Obstacle::Unreadable("it is cut short".to_owned())));
+    }
+
+    #[test]
+    fn scripts_that_interpret_each_other_without_end_are_not_executed() {
+        let path = env::temp_dir().join(format!("sidestep-circle-{}", std::process::id()));
+        fs::write(&path, format!("#!{}\n", path.display())).unwrap();
+        let script = Executable { path: path.clone() };
+        assert_eq!(script.obstacle(), Some(Obstacle::ManyInterpreters));
+        fs::remove_file(path).unwrap();
     }
 
     #[test]
@@ -411,7 +444,7 @@ mod tests {
             head[64] = 3; // PT_INTERP
             (head[64 + 8], head[64 + 32]) = (120, path.len() as u8);
             head[120..120 + path.len()].copy_from_slice(path);
-            elf_obstacle(&head)
+            elf_obstacle(&head, u64::MAX)
         };
         assert_eq!(with_linker(b"/lib/ld-musl-x86_64.so.1\0"), Some(Obstacle::Musl));
         assert_eq!(with_linker(b"/lib64/ld-linux-x86-64.so.2\0"), None);
