@@ -84,6 +84,8 @@ fn footer(choice: &Choice) -> Line<'static> {
 /// One engine, and what it is called: the program, and its number there.
 struct Labelled {
     program: String,
+    /// Of the process, behind a slash.
+    pid: String,
     number: usize,
     is_of_selected: bool,
     engine: Engine,
@@ -94,10 +96,10 @@ struct Labelled {
 fn engine_lines(programs: &[&Program], selected: usize, area: Rect) -> Vec<Line<'static>> {
     let of_program = |(place, program): (usize, &&Program)| -> Vec<Labelled> {
         let engines = program.engines.iter().enumerate();
-        let name = || format!("{}/{}", program.name, program.pid);
         engines
             .map(|(number, engine)| Labelled {
-                program: name(),
+                program: program.name.clone(),
+                pid: format!("/{}", program.pid),
                 number,
                 is_of_selected: place == selected,
                 engine: *engine,
@@ -128,7 +130,7 @@ fn engine_lines(programs: &[&Program], selected: usize, area: Rect) -> Vec<Line<
 
 /// Label, bar and figures of an engine in `width` columns.
 fn engine_spans(labelled: &Labelled, width: usize) -> Vec<Span<'static>> {
-    let Labelled { program, number, engine, .. } = labelled;
+    let Labelled { program, pid, number, engine, .. } = labelled;
     let is_wide = width >= 60;
     let label_width = if is_wide { 20 } else { 15 };
     let figures = if is_wide {
@@ -141,7 +143,9 @@ fn engine_spans(labelled: &Labelled, width: usize) -> Vec<Span<'static>> {
     let busy = (engine.busy * room as f64).round().clamp(0.0, room as f64) as usize;
     let spinning = (engine.spinning * room as f64).round().clamp(0.0, (room - busy) as f64) as usize;
     let number = format!(" {number}");
-    let label = clip(program, label_width.saturating_sub(number.len() + 1)) + &number;
+    // The number of the process tells programs of one name apart: the name gives way.
+    let room_for_program = label_width.saturating_sub(number.len() + 1);
+    let label = clip(program, room_for_program.saturating_sub(pid.len())) + pid + &number;
     vec![
         format!("{label:<label_width$}").into(),
         "[".bold(),
@@ -290,6 +294,14 @@ mod tests {
     }
 
     #[test]
+    fn engines_of_programs_with_one_name_are_told_apart_in_two_columns() {
+        let programs = (0..40).map(|number| program(30_211 + number, "python3.12")).collect();
+        let screen = screen(80, 60, &Figures { programs, ..Figures::default() }, &Choice::default());
+        let line = screen.iter().find(|line| line.contains("/30212 0")).expect("the second engine");
+        assert!(line.starts_with("pytho…/30211 0") && line.contains("pytho…/30212 0"), "{line}");
+    }
+
+    #[test]
     fn eighty_columns_have_engines_programs_and_the_drops_of_the_selected_one() {
         let screen = screen(80, 24, &two(), &Choice::default());
         assert_eq!(screen[0], "sidestep top  2 programs, 2 engines  busy spinning asleep");
@@ -358,8 +370,8 @@ mod tests {
         many.engines[63].busy = 0.99;
         let figures = Figures { programs: vec![many], ..Figures::default() };
         let text = screen(80, 24, &figures, &Choice::default()).join("\n");
-        assert!(text.contains("… 63 [") && text.contains("… 0 "), "{text}");
-        assert!(!text.contains("… 62 "), "{text}");
+        assert!(text.contains("…/1234567 63 [") && text.contains("…/1234567 0 "), "{text}");
+        assert!(!text.contains("/1234567 62 "), "{text}");
     }
 
     #[test]
