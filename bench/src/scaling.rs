@@ -2,6 +2,8 @@
 //!
 //! All times are nanoseconds a query, all rates queries a second.
 
+use std::ops::Range;
+
 /// What a query costs the cores that it passes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs {
@@ -59,6 +61,8 @@ pub enum Bound {
 
 /// Octets of an Ethernet frame on the wire that are not in the frame: preamble, check sequence, gap.
 const FRAMING: f64 = 24.0;
+/// Shorter frames are padded to so many octets (IEEE 802.3, 4.2.8).
+const FRAME_OCTETS_MIN: f64 = 60.0;
 
 impl Card {
     /// Packets a second that pass with so many queues.
@@ -69,7 +73,7 @@ impl Card {
 
     /// Packets a second that the link takes, of frames with so many octets.
     pub fn link_rate(&self, octets: f64) -> f64 {
-        self.link / (8.0 * (octets + FRAMING))
+        self.link / (8.0 * (octets.max(FRAME_OCTETS_MIN) + FRAMING))
     }
 }
 
@@ -99,22 +103,37 @@ pub fn rate(costs: &Costs, card: &Card, mode: Mode, octets: f64) -> (f64, Bound)
     )
 }
 
+/// All ways to use so many cores in which dispatchers answer one of these hundredths themselves.
+pub fn shared(cores: u32, own: Range<u32>) -> impl Iterator<Item = Mode> {
+    (1..cores).flat_map(move |dispatchers| {
+        let workers = cores - dispatchers;
+        let share = |percent| f64::from(percent) / 100.0;
+        own.clone().map(move |percent| Mode::Shared { dispatchers, workers, own: share(percent) })
+    })
+}
+
 /// The best way to use so many cores, and its rate: all splits and shares are tried.
 pub fn best(costs: &Costs, card: &Card, cores: u32, octets: f64) -> (Mode, f64, Bound) {
-    let shares = (0..100).map(|percent| f64::from(percent) / 100.0);
-    let shared = (1..cores).flat_map(|dispatchers| {
-        let workers = cores - dispatchers;
-        shares.clone().map(move |own| Mode::Shared { dispatchers, workers, own })
-    });
+    let modes = std::iter::once(Mode::RunToCompletion(cores)).chain(shared(cores, 0..100));
+    best_of(costs, card, modes, octets).expect("there is at least one way")
+}
+
+/// The best of these ways, and its rate; `None` if there is none.
+pub fn best_of(
+    costs: &Costs,
+    card: &Card,
+    modes: impl Iterator<Item = Mode>,
+    octets: f64,
+) -> Option<(Mode, f64, Bound)> {
     let mut found: Option<(Mode, f64, Bound)> = None;
-    for mode in std::iter::once(Mode::RunToCompletion(cores)).chain(shared) {
+    for mode in modes {
         let (rate, bound) = rate(costs, card, mode, octets);
         // What is simpler stands first, and stays unless the other is better by more than a rounding.
         if found.is_none_or(|(_, most, _)| rate > most * 1.001) {
             found = Some((mode, rate, bound));
         }
     }
-    found.expect("there is at least one way")
+    found
 }
 
 /// What a rate needs: cards, and with each of them so many cores.
@@ -153,7 +172,9 @@ pub fn given<'w>(words: impl Iterator<Item = &'w str>) -> Result<(Costs, Card, f
     let ((mut costs, mut card), mut octets) = (RECORD, FRAME_OCTETS);
     for word in words {
         let (name, value) = word.split_once('=').ok_or_else(|| format!("{word} is no NAME=VALUE"))?;
-        let number = value.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
+        let may_be_zero = MAY_BE_ZERO.contains(&name);
+        let is_fit = |number: &f64| number.is_finite() && (*number > 0.0 || may_be_zero && *number == 0.0);
+        let number = value.parse::<f64>().ok().filter(is_fit);
         let number = number.ok_or_else(|| format!("{value} is no positive number"))?;
         match name {
             "device" => costs.io = number,
@@ -171,6 +192,8 @@ pub fn given<'w>(words: impl Iterator<Item = &'w str>) -> Result<(Costs, Card, f
     Ok((costs, card, octets))
 }
 
+/// Some cards are not slowed by further queues.
+const MAY_BE_ZERO: [&str; 3] = ["hand-over", "take", "further-queue"];
 /// What [`given`] knows.
 const NAMES: &str = "device, answer, hand-over, take (ns a query), card, further-queue (ns a packet), queues, link (Gb/s), octets (of a frame)";
 
@@ -240,6 +263,32 @@ mod tests {
         for wrong in ["device", "device=", "device=-1", "device=x", "devices=1", "link=inf"] {
             assert!(given([wrong].into_iter()).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_card_may_have_queues_for_nothing() {
+        let card = given(["further-queue=0"].into_iter()).unwrap().1;
+        assert_eq!(card.rate(1000), card.rate(1));
+        assert!(given(["answer=0"].into_iter()).is_err());
+    }
+
+    #[test]
+    fn short_frames_are_padded_on_the_wire() {
+        let card = Card { link: 25e9, ..RECORD.1 };
+        assert_eq!(card.link_rate(1.0), card.link_rate(60.0));
+        assert!((card.link_rate(1.0) / 37.2e6 - 1.0).abs() < 0.01, "{}", card.link_rate(1.0));
+    }
+
+    #[test]
+    fn the_best_way_is_the_best_of_the_three() {
+        let (costs, card) = RECORD;
+        for cores in [2, 8, 48] {
+            let alone = rate(&costs, &card, Mode::RunToCompletion(cores), OCTETS).0;
+            let of = |own| best_of(&costs, &card, shared(cores, own), OCTETS).unwrap().1;
+            let most = [alone, of(0..1), of(1..100)].into_iter().fold(0.0, f64::max);
+            assert!((best(&costs, &card, cores, OCTETS).1 / most - 1.0).abs() < 0.002, "{cores}");
+        }
+        assert_eq!(shared(1, 0..100).count(), 0);
     }
 
     #[test]

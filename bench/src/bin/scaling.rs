@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use bench::record::{Figure, Run};
 use bench::report::median;
-use bench::scaling::{Bound, Card, Costs, FRAME_OCTETS, Mode, Needs, RECORD, best, given, needs, rate};
+use bench::scaling::{
+    Bound, Card, Costs, FRAME_OCTETS, Mode, Needs, RECORD, best, best_of, given, needs, rate, shared,
+};
 use bench::source::{Source, packets, responder};
 use device::{BURST, Burst, Device};
 use dispatch::{Dispatcher, Scatter, Worker, share};
@@ -18,6 +20,8 @@ use dns_server::DnsResponder;
 use engine::{Config, DeviceId, Engine, EngineHandle, Role};
 use lab::{Conditions, generator_core, server_core};
 
+/// Cores whose rates are shown.
+const CORES: [u32; 10] = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96];
 const NOW: clock::Instant = clock::Instant::ZERO;
 const NAMES: usize = 10_000;
 const SPAN: Duration = Duration::from_millis(500);
@@ -31,7 +35,11 @@ fn main() {
         return measure();
     }
     match given(words.iter().map(String::as_str)) {
-        Ok((costs, card, octets)) => print_needs(&costs, &card, octets),
+        Ok((costs, card, octets)) => {
+            print_ways(&costs, &card, octets);
+            println!();
+            print_needs(&costs, &card, octets);
+        }
         Err(why) => {
             eprintln!("scaling: {why}");
             std::process::exit(2);
@@ -69,6 +77,8 @@ fn measure() {
     print_points(&costs, [stage(4), stage(5), stage(6)]);
     print_fleet(&costs);
     println!("\nBy the published machine's costs:\n");
+    print_ways(&RECORD.0, &RECORD.1, FRAME_OCTETS);
+    println!();
     print_needs(&RECORD.0, &RECORD.1, FRAME_OCTETS);
     Run { name: "scaling", conditions: &conditions, figures, against: &[] }
         .keep()
@@ -106,10 +116,24 @@ fn print_fleet(here: &Costs) {
     println!(
         "| cores | published machine, M/s | by | these costs (upper bound), M/s | by |\n| --- | --- | --- | --- | --- |"
     );
-    for cores in [1, 2, 4, 8, 16, 24, 32, 48, 64, 96] {
+    for cores in CORES {
         let published = best(&RECORD.0, &RECORD.1, cores, FRAME_OCTETS);
         let ours = best(here, &RECORD.1, cores, FRAME_OCTETS);
         println!("| {cores} | {} | {} |", in_words(published), in_words(ours));
+    }
+}
+
+/// Rates by cores for each way of working.
+fn print_ways(costs: &Costs, card: &Card, octets: f64) {
+    println!("| cores | run to completion, M/s | pipeline, M/s | by | hybrid, M/s | by |");
+    println!("| --- | --- | --- | --- | --- | --- |");
+    for cores in CORES {
+        let alone = rate(costs, card, Mode::RunToCompletion(cores), octets).0 / 1e6;
+        let [pipeline, hybrid] = [0..1, 1..100].map(|own| {
+            let best = best_of(costs, card, shared(cores, own), octets);
+            best.map_or("|".to_owned(), |(mode, rate, _)| format!("{:.1} | {}", rate / 1e6, way(mode)))
+        });
+        println!("| {cores} | {alone:.1} | {pipeline} | {hybrid} |");
     }
 }
 
