@@ -163,6 +163,9 @@ pub struct Summary {
     /// What went wrong with connections, by name: how many requests it cost, or connections where it cost none.
     #[serde(default)]
     pub faults: BTreeMap<String, u64>,
+    /// Of some of them, by name: what the first one said.
+    #[serde(default)]
+    pub reasons: BTreeMap<String, String>,
     /// Second by second, until the last answer.
     pub seconds: Vec<Second>,
 }
@@ -197,6 +200,12 @@ impl Summary {
     /// From when questions were due to when they were sent.
     pub fn sent_late_us(&self) -> &Percentiles {
         self.sent_late_us.as_ref().unwrap_or(&self.lag_us)
+    }
+
+    /// The name of a fault, with what the first one said.
+    pub fn explained(&self, fault: &str) -> String {
+        let why = self.reasons.get(fault);
+        why.map_or(fault.to_owned(), |why| format!("{fault} (the first: {why})"))
     }
 
     /// What this load says of the server.
@@ -341,6 +350,7 @@ mod tests {
             core_taken: 0.0,
             bottleneck: None,
             faults: BTreeMap::new(),
+            reasons: BTreeMap::new(),
             seconds: Vec::new(),
         }
     }

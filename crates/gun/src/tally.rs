@@ -6,12 +6,15 @@ use clock::{Duration, Instant};
 use hdrhistogram::Histogram;
 
 use crate::schedule::Schedule;
+use crate::streams::Fault;
 use crate::summary::{Counts, Percentiles, Second, Summary, is_error};
 
 /// Nanoseconds of the longest time that is told apart.
 const LONGEST: u64 = 60_000_000_000;
 /// Significant digits of times.
 const DIGITS: u8 = 3;
+/// Letters of a reason at most.
+const REASON_MAX: usize = 200;
 const SECOND: Duration = Duration::from_secs(1);
 /// So long after the end of sending, answers belong to the second that ends there: few of them make no second of their own.
 const GRACE: Duration = Duration::from_millis(100);
@@ -42,6 +45,7 @@ pub struct Tally {
     /// By the second in which questions were due.
     fates: Vec<Fate>,
     faults: BTreeMap<&'static str, u64>,
+    reasons: BTreeMap<&'static str, String>,
     /// Answers that took longer are no good ones.
     within: Duration,
     counts_before: Counts,
@@ -126,6 +130,7 @@ impl Tally {
             seconds: Vec::new(),
             fates: Vec::new(),
             faults: BTreeMap::new(),
+            reasons: BTreeMap::new(),
             within: Duration::MAX,
             counts_before: Counts::default(),
             sending_ended: None,
@@ -183,6 +188,12 @@ impl Tally {
     pub(crate) fn on_begun(&mut self, due: Instant, now: Instant) {
         self.counts.sent += 1;
         self.sent_late.get_or_insert_with(histogram).saturating_record(now.since(due).as_nanos());
+    }
+
+    /// What is known of a fault beyond its name. The first of a kind is kept: the others are mostly like it.
+    pub fn explain(&mut self, fault: Fault, why: &str) {
+        let printable = || why.chars().filter(|letter| !letter.is_control()).take(REASON_MAX).collect();
+        self.reasons.entry(fault.name()).or_insert_with(printable);
     }
 
     /// It cost so many requests.
@@ -344,6 +355,7 @@ impl Tally {
             core_taken: part(self.waited.as_secs_f64()).unwrap_or(0.0),
             bottleneck: None,
             faults: self.faults.into_iter().map(|(name, times)| (name.to_owned(), times)).collect(),
+            reasons: self.reasons.into_iter().map(|(name, why)| (name.to_owned(), why)).collect(),
             seconds: self.seconds,
         };
         summary.bottleneck = summary.find_bottleneck();

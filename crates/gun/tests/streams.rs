@@ -544,6 +544,19 @@ fn a_question_over_https_is_a_request_whose_body_has_the_id_0() {
 }
 
 #[test]
+fn an_answer_over_https_with_another_status_has_that_as_its_reason() {
+    let questions = Questions::read("a.example", Rtype::A).unwrap();
+    let mut bench = Bench::new(Speech::Doh(http2(), questions), 1, 1, true).begun(closed_loop());
+    let not_found = frame(HEADERS, END_HEADERS | END_STREAM, 1, &[0x8d]); // `:status: 404`
+    bench.hear(0, &[frame(SETTINGS, 0, 0, &[]), not_found].concat(), 10);
+    let summary = bench.finish();
+    let name = "answers of HTTP with another status than 200";
+    assert_eq!(faults(&summary), [(name, 1)]);
+    assert_eq!(summary.explained(name), format!("{name} (the first: 404)"));
+    assert_eq!(summary.explained("reset"), "reset");
+}
+
+#[test]
 fn nothing_is_due_once_the_load_was_ended() {
     for pace in [closed_loop(), open_loop(100)] {
         let is_open = matches!(pace, Pace::Open(_));

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::Duration;
 
-use lab::{CLIENT_INTERFACE, Lab, SERVER_V4, SERVER_V6, Side, Zone, sidestep_binary};
+use lab::{CLIENT_INTERFACE, Lab, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side, Zone, sidestep_binary};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
@@ -144,6 +144,32 @@ fn many_addresses_of_an_interface_ask_by_it() {
         let error = text(&gun(source).stderr);
         assert!(error.contains(said), "{source}: {error}");
     }
+}
+
+#[test]
+fn a_server_that_comes_back_with_another_hardware_address_is_asked_there() {
+    let Some((lab, _turn)) = empty_lab() else { return };
+    let server = format!("{SERVER_V4}:5303");
+    let socket = lab.inside(Side::Server, || UdpSocket::bind((SERVER_V4, 5303))).unwrap();
+    thread::spawn(move || {
+        let mut room = [0; 512];
+        while let Ok((len, client)) = socket.recv_from(&mut room) {
+            let _ = socket.send_to(&room[..len], client); // There is no link for a moment.
+        }
+    });
+    let mut command = lab.command(Side::Client, sidestep_binary().to_str().unwrap());
+    command.args(["gun", "udp", &server, "--device", CLIENT_INTERFACE, "--rate", "200", "--duration", "12s"]);
+    command.args(["--json", "-"]).stdout(std::process::Stdio::piped());
+    let child = command.spawn().unwrap();
+    thread::sleep(Duration::from_secs(4));
+    for change in ["down", "address 02:00:00:00:53:99", "up"] {
+        lab.ip(Side::Server, &format!("link set {SERVER_INTERFACE} {change}")).unwrap();
+    }
+    let output = child.wait_with_output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let seconds = report["loads"][0]["seconds"].as_array().unwrap();
+    let answered: Vec<u64> = seconds.iter().map(|second| second["answered"].as_u64().unwrap()).collect();
+    assert_eq!((answered[1], answered[11]), (200, 200), "{answered:?}");
 }
 
 #[test]

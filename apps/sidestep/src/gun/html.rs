@@ -6,7 +6,9 @@ use gun::Summary;
 use gun::summary::Second;
 
 use super::report::Report;
-use super::text::{BY_KERNEL, busy_connections, count, figures, named_codes, named_faults, ratio, time};
+use super::text::{
+    BY_KERNEL, Figure, busy_connections, count, figure, figures, named_codes, named_faults, ratio, time,
+};
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 180.0;
@@ -42,13 +44,10 @@ pub(crate) fn page(reports: &[&Report]) -> String {
 fn comparison(page: &mut String, first: &Report, second: &Report) {
     let (Some(one), Some(other)) = (first.telling(), second.telling()) else { return };
     page.push_str("<h2>Both</h2>\n<table><tr><th></th><th>first</th><th>second</th><th>ratio</th></tr>\n");
-    for (name, one, other) in figures(first, second, one, other) {
-        let ratio = ratio(one, other).unwrap_or_default();
-        let _ = writeln!(
-            page,
-            "<tr><td>{}</td><td>{one:.1}</td><td>{other:.1}</td><td>{ratio}</td></tr>",
-            escape(&name)
-        );
+    for Figure { name, first, second } in figures((first, one), (second, other)) {
+        let ratio = ratio(first, second).unwrap_or_default();
+        let [first, second] = [first, second].map(figure);
+        let _ = writeln!(page, "<tr><td>{name}</td><td>{first}</td><td>{second}</td><td>{ratio}</td></tr>");
     }
     page.push_str("</table>\n");
     if one.seconds.is_empty() || other.seconds.is_empty() {
@@ -313,7 +312,7 @@ mod tests {
         let mut faster = unhappy();
         faster.loads[0].counts.errors = 12;
         let page = page(&[&unhappy(), &faster]);
-        let row = "<tr><td>error codes</td><td>6.0</td><td>12.0</td><td>2.00</td></tr>";
+        let row = "<tr><td>error codes, %</td><td>6.0</td><td>12.0</td><td>2.00</td></tr>";
         assert!(page.contains(row), "{page}");
         assert_eq!(page.matches("<svg").count(), 3 + 2 * 3, "those of both, and of each");
         assert_eq!(page.matches(">second</text>").count(), 3, "{page}");

@@ -32,7 +32,7 @@ mod target;
 mod text;
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -58,6 +58,8 @@ use streams::StreamRange;
 const PRECISION: f64 = 1.05;
 /// The last second of a load has so many seconds at least.
 const SPAN_MIN: f64 = 0.001;
+/// Octets of a report at most: a week of seconds.
+const REPORT_MAX: usize = 1 << 28;
 /// Requests a second that a search begins with, if nobody says.
 const FIRST_RATE: u32 = 1000;
 /// Questions of a step of the search, if they take no more than [`LONG_STEP`]. Of a server that answers 3 % by errors, 100 questions have
@@ -334,10 +336,9 @@ fn doubt(knee: &mut Knee, fire: &mut dyn Fire, plan: &Plan<'_>, report: &mut Rep
 /// Writes the reports.
 fn finish(report: &Report, reports: &Reports) -> anyhow::Result<ExitCode> {
     let is_taken = reports.files().any(|path| path == Path::new("-"));
-    if !is_taken {
-        output::to_stdout(|out| text::end(report, out))?;
-    }
-    save(report, reports)?;
+    let said = if is_taken { Ok(()) } else { output::to_stdout(|out| text::end(report, out)).map(drop) };
+    // The terminal may be gone, which the reports outlive.
+    said.and(save(report, reports))?;
     let answered = report.loads.iter().any(|load| load.counts.answered > 0);
     if !answered {
         let why =
@@ -351,14 +352,12 @@ fn finish(report: &Report, reports: &Reports) -> anyhow::Result<ExitCode> {
     Ok(if answered && wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Writes what can be written: one report that has no room does not cost the other.
 fn save(report: &Report, reports: &Reports) -> anyhow::Result<()> {
-    if let Some(path) = &reports.json {
-        write_file(path, &serde_json::to_string_pretty(report)?)?;
-    }
-    if let Some(path) = &reports.html {
-        write_file(path, &html::page(&[report]))?;
-    }
-    Ok(())
+    let json = |path: &PathBuf| write_file(path, &serde_json::to_string_pretty(report)?);
+    let html = |path: &PathBuf| write_file(path, &html::page(&[report]));
+    let written = reports.json.as_ref().map_or(Ok(()), json);
+    written.and(reports.html.as_ref().map_or(Ok(()), html))
 }
 
 fn compare(options: &Compare) -> anyhow::Result<ExitCode> {
@@ -375,7 +374,7 @@ fn compare(options: &Compare) -> anyhow::Result<ExitCode> {
 /// A report that may come from somebody else: its texts are fit for a terminal, and its seconds for rates.
 fn read_report(path: &Path) -> anyhow::Result<Report> {
     let name = || path.display().to_string();
-    let text = std::fs::read(path).with_context(name)?;
+    let text = options::read_at_most(path, REPORT_MAX).with_context(name)?;
     let report: Report = observe::protocol::printable(&text)
         .with_context(|| format!("{}: this is no report of `gun`", name()))?;
     let mut spans = report.loads.iter().flat_map(|load| &load.seconds).map(|second| second.span_s);
@@ -542,6 +541,22 @@ mod tests {
         };
         check(|_| 0, 100, 1);
         check(|sent| (sent * 7).div_ceil(10), 30, 125);
+    }
+
+    #[test]
+    fn a_report_that_has_no_room_does_not_cost_the_other() {
+        let page = std::env::temp_dir().join(format!("sidestep-gun-page-{}", std::process::id()));
+        let json = Some("/dev/full".into());
+        let reports = Reports { json, html: Some(page.clone()), yes_i_own_it: false };
+        assert!(save(&Report::default(), &reports).is_err());
+        assert!(std::fs::read_to_string(&page).unwrap().contains("</html>"));
+        std::fs::remove_file(page).unwrap();
+    }
+
+    #[test]
+    fn a_report_has_an_end() {
+        let error = read_report(Path::new("/dev/zero")).unwrap_err();
+        assert!(format!("{error:#}").starts_with("/dev/zero: there are more than"), "{error:#}");
     }
 
     #[test]

@@ -18,6 +18,8 @@ use gun::flights::PORTS_MAX;
 use gun::questions::Manner;
 use gun::{Datagrams, Order, Questions};
 use ipnet::IpNet;
+use rustix::net::netdevice::name_to_index;
+use rustix::net::{AddressFamily, SocketType};
 use rustls::ClientConfig;
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
@@ -29,6 +31,9 @@ const RATE_MAX: f64 = 100e6;
 const DATAGRAM_MAX: usize = 1452;
 /// Octets of a file of names at most: tens of millions of them.
 const NAMES_MAX: usize = 1 << 30;
+
+/// Octets of a file of certificates at most: ten times what a system trusts.
+const CERTIFICATES_MAX: usize = 1 << 22;
 
 /// For how long, and whether the rate is searched.
 #[derive(Args, Clone, Debug)]
@@ -196,7 +201,11 @@ impl Certificates {
     /// TLS for a protocol in ALPN's words.
     pub(crate) fn config(&self, protocol: &[u8]) -> anyhow::Result<Arc<ClientConfig>> {
         let trust = match &self.ca {
-            Some(path) => Trust::File(path.clone()),
+            Some(path) => {
+                // It may be a device, which has no end.
+                read_at_most(path, CERTIFICATES_MAX).with_context(|| path.display().to_string())?;
+                Trust::File(path.clone())
+            }
             None if self.insecure => Trust::Anybody,
             None => Trust::System,
         };
@@ -274,7 +283,7 @@ pub(crate) struct Dns {
     pub(crate) pipeline: u16,
 
     /// With HTTPS: the path that questions are sent to.
-    #[arg(long, value_name = "PATH", default_value = "/dns-query")]
+    #[arg(long, value_name = "PATH", default_value = "/dns-query", value_parser = request_path)]
     pub(crate) path: String,
 
     #[command(flatten)]
@@ -504,26 +513,52 @@ impl Dns {
     }
 }
 
+fn request_path(text: &str) -> Result<String, String> {
+    if text.starts_with('/') { Ok(text.to_owned()) } else { Err("a path begins with /".to_owned()) }
+}
+
 fn server_name(text: &str) -> Result<ServerName<'static>, String> {
     ServerName::try_from(text.to_owned()).map_err(|_| "no name of a host".to_owned())
 }
 
-/// Port 0: none was given. The scope of a link-local address is a number (RFC 4007): `fe80::1%3`.
+/// Port 0: none was given.
 fn server(text: &str) -> Result<SocketAddr, String> {
+    let numbered = with_zone_number(text)?;
     let bare = || text.parse().map(|ip: IpAddr| SocketAddr::new(ip, 0)).ok();
-    let scoped = || format!("[{text}]:0").parse().ok();
-    let address = bare().or_else(scoped).or_else(|| endpoint(text).ok());
-    address
-        .map(canonical)
-        .ok_or_else(|| "no address such as 192.0.2.1, 192.0.2.1:53 or [2001:db8::1]:53".to_owned())
+    let scoped = || format!("[{numbered}]:0").parse().ok();
+    let with_port = || numbered.parse().ok().filter(|address: &SocketAddr| address.port() != 0);
+    let address = bare().or_else(scoped).or_else(with_port);
+    let address = address.ok_or("no address such as 192.0.2.1, 192.0.2.1:53 or [2001:db8::1]:53")?;
+    with_zone(canonical(address))
 }
 
 /// An address with its port.
 fn endpoint(text: &str) -> Result<SocketAddr, String> {
-    let address = text.parse().ok().filter(|address: &SocketAddr| address.port() != 0);
-    address
-        .map(canonical)
-        .ok_or_else(|| "no address with a port such as 192.0.2.1:7 or [2001:db8::1]:7".to_owned())
+    let address = with_zone_number(text)?.parse().ok().filter(|address: &SocketAddr| address.port() != 0);
+    with_zone(canonical(address.ok_or("no address with a port such as 192.0.2.1:7 or [2001:db8::1]:7")?))
+}
+
+/// The zone of a link-local address (RFC 4007) as a number, which addresses are read with: the interface's, if it was named.
+fn with_zone_number(text: &str) -> Result<String, String> {
+    let Some((address, behind)) = text.split_once('%') else { return Ok(text.to_owned()) };
+    let (zone, rest) = behind.split_at(behind.find(']').unwrap_or(behind.len()));
+    let index = zone.parse::<u32>().or_else(|_| {
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None);
+        let index = socket.and_then(|socket| name_to_index(socket, zone));
+        index.map_err(|_| format!("there is no interface {zone}"))
+    })?;
+    Ok(format!("{address}%{index}{rest}"))
+}
+
+/// An address whose zone is given, if it needs one.
+fn with_zone(address: SocketAddr) -> Result<SocketAddr, String> {
+    match address {
+        SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0 => Err(format!(
+            "a link-local address is one of an interface: add its name, as in [{}%eth0]:53",
+            v6.ip()
+        )),
+        _ => Ok(address),
+    }
 }
 
 /// An IPv4 address that is written as one of IPv6 is reached over IPv4.
@@ -644,6 +679,13 @@ mod tests {
             (read("::ffff:192.0.2.1"), read("[::ffff:192.0.2.1]:53")),
             ("192.0.2.1:0".into(), "192.0.2.1:53".into())
         );
+        assert_eq!(read("fe80::1%lo"), "[fe80::1%1]:0");
+        assert_eq!(endpoint("[fe80::1%lo]:7").unwrap().to_string(), "[fe80::1%1]:7");
+        let error = endpoint("[fe80::1%no-such-if]:7").unwrap_err();
+        assert_eq!(error, "there is no interface no-such-if");
+        for text in ["fe80::1", "[fe80::1]:53"] {
+            assert!(server(text).unwrap_err().ends_with("as in [fe80::1%eth0]:53"), "{text}");
+        }
         assert!(["ns1.example", "192.0.2.1:0", "[2001:db8::1]:0"].map(server).iter().all(Result::is_err));
         assert!(["192.0.2.1", "192.0.2.1:0"].map(endpoint).iter().all(Result::is_err));
     }
@@ -658,6 +700,12 @@ mod tests {
             assert!(cookie(text).is_err(), "{text}");
         }
         assert!([7, 9, 15, 41].into_iter().all(|octets| cookie(&"5a".repeat(octets)).is_err()));
+    }
+
+    #[test]
+    fn a_path_begins_with_a_slash() {
+        assert_eq!(request_path("/dns-query").as_deref(), Ok("/dns-query"));
+        assert!(["", "dns-query"].into_iter().all(|text| request_path(text).is_err()));
     }
 
     #[test]

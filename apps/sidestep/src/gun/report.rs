@@ -194,8 +194,6 @@ impl Report {
         let sum = |count: fn(&Counts) -> u64| self.loads.iter().map(|load| count(&load.counts)).sum::<u64>();
         let (mismatched, compared) = (sum(|it| it.mismatched), sum(|it| it.compared));
         let (all, malformed) = (sum(|it| it.answered) + mismatched, sum(|it| it.malformed));
-        let fault = Fault::NotTheProtocol.name();
-        let strange: u64 = self.loads.iter().filter_map(|load| load.faults.get(fault)).sum();
         let mut lines = Vec::new();
         if mismatched > 0 {
             let about = (all as f64 * mismatched as f64 / compared.max(mismatched) as f64).round();
@@ -215,8 +213,11 @@ impl Report {
         if malformed > 0 {
             lines.push(format!("{malformed} answers are malformed"));
         }
-        if strange > 0 {
-            lines.push(format!("{strange} {fault}"));
+        for fault in [Fault::NotTheProtocol, Fault::Status].map(Fault::name) {
+            let of_load = |load: &Summary| Some((*load.faults.get(fault)?, load.explained(fault)));
+            let of_loads: Vec<(u64, String)> = self.loads.iter().filter_map(of_load).collect();
+            let times: u64 = of_loads.iter().map(|(times, _)| times).sum();
+            lines.extend(of_loads.first().map(|(_, what)| format!("{times} {what}")));
         }
         lines
     }

@@ -60,6 +60,8 @@ pub(crate) struct Wire {
     /// Tells this connection from others that had its number.
     generation: u32,
     waits_for_room: bool,
+    /// Why TLS has failed.
+    why: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +95,10 @@ impl Wire {
             Err(error) if is_passing(&error) => false,
             Err(error) => return Err(fault_of(&error)),
         };
-        tls.process_new_packets().map_err(|_| Fault::Tls)?;
+        if let Err(error) = tls.process_new_packets() {
+            self.why = Some(error.to_string());
+            return Err(Fault::Tls);
+        }
         loop {
             match tls.reader().read(buffer) {
                 Ok(0) => return Ok(false),
@@ -146,12 +151,16 @@ impl Wire {
         self.flush();
         if let Some((tls, required)) = &mut self.tls {
             match tls.read_tls(&mut self.socket) {
-                Ok(0) => return Err(Fault::Tls),
+                Ok(0) => {
+                    self.why = Some("the server ended the connection".to_owned());
+                    return Err(Fault::Tls);
+                }
                 Ok(_) => {}
                 Err(error) if is_passing(&error) => {}
                 Err(error) => return Err(fault_of(&error)),
             }
-            if tls.process_new_packets().is_err() {
+            if let Err(error) = tls.process_new_packets() {
+                self.why = Some(error.to_string());
                 self.flush(); // An alert.
                 return Err(Fault::Tls);
             }
@@ -159,13 +168,22 @@ impl Wire {
                 self.flush();
                 return Ok(Progress::Waits);
             }
-            if required.is_some() && tls.alpn_protocol() != *required {
+            let chosen = tls.alpn_protocol();
+            if let Some(required) = required.filter(|required| chosen != Some(*required)) {
+                let [required, chosen] =
+                    [required, chosen.unwrap_or(b"nothing")].map(String::from_utf8_lossy);
+                self.why = Some(format!("of the protocols (ALPN) the server chose {chosen}, not {required}"));
                 return Err(Fault::Tls);
             }
             self.flush();
         }
         self.stage = Stage::Open;
         Ok(Progress::Opened)
+    }
+
+    /// Why TLS has failed, if it has.
+    pub(crate) fn why(&mut self) -> Option<String> {
+        self.why.take()
     }
 
     fn waits_to_send(&self) -> bool {
@@ -256,8 +274,9 @@ impl Sockets {
         }
         // A socket of datagrams is there at once: so is its first event, for which it waits as others do.
         let stage = Stage::Connecting;
+        let (waits_for_room, why) = (true, None);
         self.wires[number] =
-            Some(Wire { socket, stage, is_of_datagrams, tls, generation, waits_for_room: true });
+            Some(Wire { socket, stage, is_of_datagrams, tls, generation, waits_for_room, why });
         Ok(())
     }
 

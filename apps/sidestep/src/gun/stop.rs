@@ -1,7 +1,9 @@
-//! Ctrl-C: the first one ends the sending, the second one the waiting for answers.
+//! Ctrl-C and other signals: the first one ends the sending, the second one the waiting for answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::output;
 
@@ -15,10 +17,13 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    /// By Ctrl-C and SIGTERM. A terminal that goes away ends the command at once (SIGHUP), as it does others.
+    /// By Ctrl-C, SIGTERM, and a terminal that goes away (SIGHUP): what was measured until then is written.
     pub(crate) fn by_signals() -> anyhow::Result<Stop> {
         let stop = Stop::default();
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        // Who ignores a signal, as under nohup, goes on.
+        let signals = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !ignores(&status, *signal));
+        for signal in signals {
             signal_hook::flag::register(signal, Arc::clone(&stop.signal))?;
         }
         Ok(stop)
@@ -49,9 +54,22 @@ impl Stop {
     }
 }
 
+/// Whether a process of this /proc/PID/status ignores a signal.
+fn ignores(status: &str, signal: i32) -> bool {
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn under_nohup_a_hangup_is_ignored() {
+        let status = "Name:\tsidestep\nSigIgn:\t0000000000001001\nSigCgt:\t0000000000004002\n";
+        assert!(ignores(status, SIGHUP) && !ignores(status, SIGTERM) && !ignores("", SIGHUP));
+    }
 
     #[test]
     fn the_second_signal_is_urgent() {

@@ -2,12 +2,12 @@
 
 use clock::{Duration, Instant};
 use engine::Clock;
-use gun::streams::{Pace, Setup, Speech, Streams};
+use gun::streams::{Fault, Pace, Setup, Speech, Streams};
 use gun::{Schedule, Summary};
 
 use super::core::Core;
 use super::load::{AWAKE_BEFORE, Fire, Load, SLEEP_MAX};
-use super::sockets::{Progress, Sockets, Target};
+use super::sockets::{Progress, Sockets, Target, Wire};
 use super::stop::Stop;
 use super::text::Live;
 
@@ -183,7 +183,7 @@ impl Driver<'_> {
                 self.read(number, now); // With TLS something may have come already.
             }
             Ok(Progress::WasOpen) => self.read(number, now),
-            Err(fault) => self.streams.on_failed(number, fault, now),
+            Err(fault) => self.fail(number, fault, now),
         }
         self.send_or_close(number, now);
     }
@@ -194,8 +194,15 @@ impl Driver<'_> {
         match wire.read(&mut self.buffer, &mut |octets| streams.on_octets(number, octets, now)) {
             Ok(true) => {}
             Ok(false) => self.streams.on_close(number, now),
-            Err(fault) => self.streams.on_failed(number, fault, now),
+            Err(fault) => self.fail(number, fault, now),
         }
+    }
+
+    fn fail(&mut self, number: usize, fault: Fault, now: Instant) {
+        if let Some(why) = self.sockets.wire(number).and_then(Wire::why) {
+            self.streams.tally().explain(fault, &why);
+        }
+        self.streams.on_failed(number, fault, now);
     }
 
     fn send_or_close(&mut self, number: usize, now: Instant) {
@@ -212,7 +219,7 @@ impl Driver<'_> {
 }
 
 /// Why nothing was answered, if one reason stands out.
-pub(crate) fn reason(summary: &Summary) -> Option<&str> {
-    let most = summary.faults.iter().max_by_key(|(_, times)| **times)?;
-    Some(most.0)
+pub(crate) fn reason(summary: &Summary) -> Option<String> {
+    let (name, _) = summary.faults.iter().max_by_key(|(_, times)| **times)?;
+    Some(summary.explained(name))
 }

@@ -5,15 +5,17 @@ use std::io::{IsTerminal, Write};
 use dns_wire::Rcode;
 use gun::Summary;
 use gun::knee::Verdict;
-use gun::summary::{Percentiles, Second};
+use gun::summary::{Counts, Percentiles, Second};
 
 use super::report::{Report, Words};
 use crate::output::complain;
 
 /// Bars of a small plot.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Seconds that it shows.
+/// Seconds that it shows at most.
 const WIDTH: usize = 30;
+/// Columns of a terminal that does not say how many it has.
+const COLUMNS: usize = 80;
 
 /// Answers that a device leaves to the kernel, and the kernel to its sockets.
 pub(super) const BY_KERNEL: &str = "which came in fragments or with IP options";
@@ -41,16 +43,24 @@ impl Live {
             return;
         }
         self.rates.push(second.answered);
-        let from = self.rates.len().saturating_sub(WIDTH);
-        let line = format!(
-            "{:>4} s  {} answers/s  p50 {}  p99 {}  {}",
+        let line = self.line(second, columns());
+        let _ = write!(std::io::stderr(), "\r\x1b[2K{line}"); // Nobody may be looking.
+    }
+
+    /// What is shown of a second: one line of a terminal with so many columns. The last one stays free, as some terminals wrap behind it.
+    fn line(&self, second: &Second, columns: usize) -> String {
+        let room = columns.saturating_sub(1);
+        let figures = format!(
+            "{:>4} s  {} answers/s  p50 {}  p99 {}  ",
             self.seconds,
             count(second.answered as f64),
             time(second.latency_us.p50),
-            time(second.latency_us.p99),
-            plot(&self.rates[from..], u64::from(self.offered))
+            time(second.latency_us.p99)
         );
-        let _ = write!(std::io::stderr(), "\r\x1b[2K{line}"); // Nobody may be looking.
+        let width = room.saturating_sub(figures.len()).min(WIDTH);
+        let from = self.rates.len().saturating_sub(width);
+        let bars = plot(&self.rates[from..], u64::from(self.offered));
+        (figures + &bars).chars().take(room).collect()
     }
 
     pub(crate) fn end(&mut self) {
@@ -60,16 +70,27 @@ impl Live {
     }
 }
 
+/// Those of the terminal that stderr is.
+fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stderr());
+    size.ok().map(|size| size.ws_col.into()).filter(|columns| *columns > 0).unwrap_or(COLUMNS)
+}
+
 fn plot(rates: &[u64], most: u64) -> String {
     let top = rates.iter().copied().max().unwrap_or(0).max(most).max(1);
     rates.iter().map(|rate| BARS[(rate * (BARS.len() as u64 - 1)).div_ceil(top) as usize]).collect()
 }
 
 pub(crate) fn begin(report: &Report) {
+    complain!("{}", headline(report));
+}
+
+/// Who is asked what, and how.
+fn headline(report: &Report) -> String {
     let Report { server, subject, questions, device, ports, .. } = report;
     let what = if *questions == 1 { subject.clone() } else { format!("{subject}, {questions} questions") };
     let seed = report.seed.map_or(String::new(), |seed| format!("; seed {seed}"));
-    complain!("{server}: {what}; {ports} {}, {device}{seed}", report.words().places);
+    format!("{server}: {what}; {ports} {}, {device}{seed}", report.words().places)
 }
 
 /// A step of the search for the knee.
@@ -199,7 +220,7 @@ pub(super) fn named_faults(load: &Summary) -> Vec<(String, u64)> {
         ("dropped here, as buffers were full".to_owned(), counts.missed),
         ("refused by the system".to_owned(), counts.refused),
     ];
-    let of_connections = load.faults.iter().map(|(what, times)| (what.clone(), *times));
+    let of_connections = load.faults.iter().map(|(what, times)| (load.explained(what), *times));
     named.into_iter().chain(of_connections).filter(|(_, times)| *times > 0).collect()
 }
 
@@ -219,12 +240,15 @@ pub(crate) fn compare(first: &Report, second: &Report, out: &mut dyn Write) -> a
     let (Some(one), Some(other)) = (first.telling(), second.telling()) else {
         anyhow::bail!("a report without a load");
     };
+    for (name, report) in [("first", first), ("second", second)] {
+        let began = report.began.chars().take(16).collect::<String>();
+        writeln!(out, "{name:<8} {began}  {}, {}", report.kind, headline(report))?;
+    }
     writeln!(out, "{:<22}{:>18}{:>18}{:>9}", "", "first", "second", "ratio")?;
-    let began = |report: &Report| report.began.chars().take(16).collect::<String>();
-    writeln!(out, "{:<22}{:>18}{:>18}", "began", began(first), began(second))?;
-    for (name, one, other) in figures(first, second, one, other) {
-        let ratio = ratio(one, other).unwrap_or_default();
-        writeln!(out, "{name:<22}{one:>18.1}{other:>18.1}{ratio:>9}")?;
+    for Figure { name, first, second } in figures((first, one), (second, other)) {
+        let ratio = ratio(first, second).unwrap_or_default();
+        let [first, second] = [first, second].map(figure);
+        writeln!(out, "{name:<22}{first:>18}{second:>18}{ratio:>9}")?;
     }
     for (name, load) in [("first", one), ("second", other)] {
         if let Some(why) = &load.bottleneck {
@@ -234,46 +258,63 @@ pub(crate) fn compare(first: &Report, second: &Report, out: &mut dyn Write) -> a
     Ok(())
 }
 
-/// The second one to the first, if there is one.
-pub(super) fn ratio(one: f64, other: f64) -> Option<String> {
-    (one > 0.0).then(|| format!("{:.2}", other / one))
+/// A line of a comparison. `None`: the report has no such figure.
+pub(super) struct Figure {
+    pub(super) name: &'static str,
+    pub(super) first: Option<f64>,
+    pub(super) second: Option<f64>,
 }
 
-/// What two reports have, those figures alone that one has: `one` and `other` are their loads that tell most.
-pub(super) fn figures(
-    first: &Report,
-    second: &Report,
-    one: &Summary,
-    other: &Summary,
-) -> Vec<(String, f64, f64)> {
-    let carried = |report: &Report| report.knee.as_ref().and_then(|knee| knee.carried).map_or(0.0, f64::from);
-    let requests = first.words().requests;
-    let wrong = |load: &Summary| 100.0 * load.counts.wrong_share();
-    let (knee, offered) = (format!("knee, {requests}/s"), format!("offered, {requests}/s"));
-    let held = |report: &Report| report.held.as_ref().map_or(0.0, |held| held.most as f64);
-    let figures: [(&str, f64, f64); 19] = [
-        (&knee, carried(first), carried(second)),
-        (&offered, one.offered.into(), other.offered.into()),
-        ("answered, a second", one.answered_rate(), other.answered_rate()),
-        ("octets, a second", one.octet_rate(), other.octet_rate()),
-        ("held at most", held(first), held(second)),
-        ("lost", one.lost as f64, other.lost as f64),
-        ("cut (TC)", one.counts.truncated as f64, other.counts.truncated as f64),
-        ("late or doubled", one.counts.unexpected as f64, other.counts.unexpected as f64),
-        ("from another address", one.counts.foreign as f64, other.counts.foreign as f64),
-        ("refused by the system", one.counts.refused as f64, other.counts.refused as f64),
-        ("error codes", one.counts.errors as f64, other.counts.errors as f64),
-        ("to another question, %", wrong(one), wrong(other)),
-        ("malformed", one.counts.malformed as f64, other.counts.malformed as f64),
-        ("latency p50, us", one.latency_us.p50, other.latency_us.p50),
-        ("latency p90, us", one.latency_us.p90, other.latency_us.p90),
-        ("latency p99, us", one.latency_us.p99, other.latency_us.p99),
-        ("latency p99.9, us", one.latency_us.p999, other.latency_us.p999),
-        ("latency max, us", one.latency_us.max, other.latency_us.max),
-        ("sent late p99, us", one.sent_late_us().p99, other.sent_late_us().p99),
-    ];
-    let had = figures.into_iter().filter(|(_, one, other)| *one > 0.0 || *other > 0.0);
-    had.map(|(name, one, other)| (name.to_owned(), one, other)).collect()
+/// A figure for people.
+pub(super) fn figure(value: Option<f64>) -> String {
+    match value {
+        None => "-".to_owned(),
+        Some(value) if value > 0.0 && value < 1.0 => format!("{value:.4}"),
+        Some(value) => format!("{value:.1}"),
+    }
+}
+
+/// The second one to the first, if there is one.
+pub(super) fn ratio(one: Option<f64>, other: Option<f64>) -> Option<String> {
+    let (one, other) = one.zip(other).filter(|(one, _)| *one > 0.0)?;
+    Some(format!("{:.2}", other / one))
+}
+
+/// What two reports have, each with its load that tells most: those figures that one of them has.
+pub(super) fn figures(first: (&Report, &Summary), second: (&Report, &Summary)) -> Vec<Figure> {
+    let pairs = figures_of(first.0, first.1).into_iter().zip(figures_of(second.0, second.1));
+    let figures = pairs.map(|((name, first), (_, second))| Figure { name, first, second });
+    let is_there = |value: Option<f64>| value.is_some_and(|value| value > 0.0);
+    figures.filter(|it| is_there(it.first) || is_there(it.second)).collect()
+}
+
+/// What a report has. Loads differ in size, so what went wrong is a part of what was due.
+fn figures_of(report: &Report, load: &Summary) -> [(&'static str, Option<f64>); 19] {
+    let Counts { truncated, unexpected, foreign, refused, errors, malformed, .. } = load.counts;
+    let latency = &load.latency_us;
+    let time = |value: f64| (load.counts.answered > 0).then_some(value);
+    let fault = |count: u64| Some(part(load, count));
+    [
+        ("knee, a second", report.knee.as_ref().and_then(|knee| knee.carried).map(f64::from)),
+        ("offered, a second", (load.offered > 0).then_some(load.offered.into())),
+        ("answered, a second", Some(load.answered_rate())),
+        ("octets, a second", Some(load.octet_rate())),
+        ("held at most", report.held.as_ref().map(|held| held.most as f64)),
+        ("lost, %", fault(load.lost)),
+        ("cut (TC), %", fault(truncated)),
+        ("late or doubled, %", fault(unexpected)),
+        ("no answers, %", fault(foreign)),
+        ("refused here, %", fault(refused)),
+        ("error codes, %", fault(errors)),
+        ("other question, %", Some(100.0 * load.counts.wrong_share())),
+        ("malformed, %", fault(malformed)),
+        ("latency p50, us", time(latency.p50)),
+        ("latency p90, us", time(latency.p90)),
+        ("latency p99, us", time(latency.p99)),
+        ("latency p99.9, us", time(latency.p999)),
+        ("latency max, us", time(latency.max)),
+        ("sent late p99, us", (load.offered > 0).then_some(load.sent_late_us().p99)),
+    ]
 }
 
 /// A count with a suffix: 1.50 M, 250 k, 999.
@@ -302,6 +343,45 @@ mod tests {
     fn figures_are_short() {
         assert_eq!([1_500_000.0, 250_000.0, 999.0].map(count), ["1.50 M", "250.0 k", "999"]);
         assert_eq!([2_500_000.0, 1500.0, 80.4].map(time), ["2.50 s", "1.5 ms", "80 us"]);
+    }
+
+    #[test]
+    fn what_is_shown_of_a_second_fits_the_terminal() {
+        let mut live = Live::silent();
+        live.rates = vec![140_600; 100];
+        live.seconds = 100_000;
+        let mut tally = gun::Tally::new(clock::Instant::ZERO);
+        let mut second = tally.end_seconds(clock::Instant::from_nanos(1_000_000_000)).unwrap().clone();
+        (second.answered, second.latency_us.p50, second.latency_us.p99) = (140_600, 742_900.0, 742_900.0);
+        for columns in [0, 1, 20, 40, 80] {
+            let width = live.line(&second, columns).chars().count();
+            assert!(width < columns.max(1), "{columns}: {width}");
+        }
+        assert!(live.line(&second, 200).ends_with(&plot(&[140_600; WIDTH], 0)));
+        assert!(live.line(&second, 80).contains(BARS[7]));
+    }
+
+    fn report(kind: &str, counts: Counts) -> Report {
+        let mut load = gun::Tally::new(clock::Instant::ZERO).summary(100, clock::Duration::from_secs(1), 0);
+        (load.counts, load.lost) = (counts, counts.sent - counts.answered);
+        Report { kind: kind.to_owned(), loads: vec![load], ..Report::default() }
+    }
+
+    #[test]
+    fn a_figure_that_a_report_does_not_have_is_not_zero() {
+        let silent = report("gun dns", Counts { sent: 100, ..Counts::default() });
+        let mut answered = report("gun udp", Counts { sent: 1000, answered: 990, ..Counts::default() });
+        answered.loads[0].latency_us.p50 = 5.0;
+        let mut text = Vec::new();
+        compare(&answered, &silent, &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let line = |name: &str| {
+            let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+            line[name.len()..].split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(line("latency p50, us"), ["5.0", "-"], "{text}");
+        assert_eq!(line("lost, %"), ["1.0", "100.0", "100.00"], "{text}");
+        assert!(text.contains("gun udp, ") && text.contains("gun dns, ") && !text.contains("knee"), "{text}");
     }
 
     #[test]

@@ -187,6 +187,11 @@ impl Heard<'_> {
         self.backlog.put_back(times.due);
     }
 
+    /// What is known of a fault beyond its name.
+    pub(crate) fn explain(&mut self, fault: Fault, why: &str) {
+        self.tally.explain(fault, why);
+    }
+
     /// Requests that a fault cost.
     pub(crate) fn fault(&mut self, fault: Fault, times: usize) {
         self.tally.on_fault(fault.name(), times as u64);

@@ -17,6 +17,8 @@ pub enum Fault {
     ClosedEarly,
     /// What came is not what is spoken.
     NotTheProtocol,
+    /// The answer to a question over HTTPS has another status than 200.
+    Status,
     /// There was no answer in time.
     TimedOut,
     /// The server reset a stream of HTTP/2.
@@ -34,6 +36,7 @@ impl Fault {
             Fault::Reset => "reset",
             Fault::ClosedEarly => "closed early",
             Fault::NotTheProtocol => "answers that are not in the protocol",
+            Fault::Status => "answers of HTTP with another status than 200",
             Fault::TimedOut => "timed out",
             Fault::StreamReset => "streams reset",
         }

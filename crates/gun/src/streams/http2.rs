@@ -214,7 +214,8 @@ impl Stream {
             return heard.answered(self.times, self.status, self.octets);
         };
         if self.status != 200 {
-            return heard.fault(Fault::NotTheProtocol, 1);
+            heard.explain(Fault::Status, &self.status.to_string());
+            return heard.fault(Fault::Status, 1);
         }
         let asked = (self.times, question);
         heard.message(&self.message, |id| if id == 0 { Ok(asked) } else { Err(Stray::NeverAsked) });

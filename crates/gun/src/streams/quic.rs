@@ -93,6 +93,8 @@ struct Inner {
     heard_at: Option<Instant>,
     is_connected: bool,
     end: Option<End>,
+    /// Why TLS has failed.
+    why: Option<String>,
     /// The next stream, once the server lets us have one.
     next_stream: Option<StreamId>,
     /// Streams on which something came.
@@ -151,7 +153,7 @@ impl<S: Spoken> Conversation for S {
 
     fn on_octets(&mut self, datagram: &[u8], heard: &mut Heard<'_>) -> Option<End> {
         self.session().on_datagram(datagram, heard.now);
-        self.drive(heard)
+        drive_and_explain(self, heard)
     }
 
     fn on_close(&mut self, _: &mut Heard<'_>) -> End {
@@ -164,7 +166,7 @@ impl<S: Spoken> Conversation for S {
 
     fn on_wake(&mut self, heard: &mut Heard<'_>) -> Option<End> {
         self.session().on_wake(heard.now);
-        self.drive(heard)
+        drive_and_explain(self, heard)
     }
 
     fn expire(&mut self, limit: Instant, heard: &mut Heard<'_>) -> Option<End> {
@@ -178,7 +180,7 @@ impl<S: Spoken> Conversation for S {
         }
         let late = self.give_up(limit);
         heard.fault(Fault::TimedOut, late);
-        self.drive(heard)
+        drive_and_explain(self, heard)
     }
 
     fn has_output(&self) -> bool {
@@ -225,6 +227,7 @@ impl Session {
             heard_at: None,
             is_connected: false,
             end: None,
+            why: None,
             next_stream: None,
             readable: Vec::new(),
             outgoing: Vec::new(),
@@ -271,6 +274,11 @@ impl Session {
             End::By(Fault::TimedOut) if under_way == 0 => Some(End::InOrder),
             end => Some(end),
         }
+    }
+
+    /// Why TLS has failed, if it has.
+    fn take_why(&self) -> Option<String> {
+        self.0.borrow_mut().why.take()
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -422,7 +430,8 @@ impl Inner {
             match event {
                 Event::Connected => self.is_connected = true,
                 Event::ConnectionLost { reason } => {
-                    self.end.get_or_insert(end_by(&reason, self.is_connected));
+                    let end = *self.end.get_or_insert(end_by(&reason, self.is_connected));
+                    self.why = (end == End::By(Fault::Tls)).then(|| reason.to_string());
                 }
                 Event::Stream(StreamEvent::Readable { id }) => self.readable.push(id),
                 Event::Stream(_)
@@ -445,6 +454,14 @@ impl Inner {
             }
         }
     }
+}
+
+fn drive_and_explain(spoken: &mut impl Spoken, heard: &mut Heard<'_>) -> Option<End> {
+    let end = spoken.drive(heard);
+    if let Some(why) = spoken.session().take_why() {
+        heard.explain(Fault::Tls, &why);
+    }
+    end
 }
 
 /// Codes above 2^62 do not exist.
