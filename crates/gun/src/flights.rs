@@ -9,16 +9,18 @@ use clock::{Duration, Instant};
 const PLACES_MAX: usize = 1 << 20;
 /// For one port.
 const IDS_MAX: usize = 1 << 16;
-/// Ports at most.
-pub const PORTS_MAX: usize = 1 << 14;
+/// Questions that leave by one port before it is the next one's turn, at most.
+const RUN_MAX: u64 = 16;
+/// Ports at most: each has room for some runs.
+pub const PORTS_MAX: usize = PLACES_MAX / (4 * RUN_MAX as usize);
 
 /// What is under way.
 #[derive(Debug)]
 pub struct Flights {
     places: Vec<Option<Flight>>,
     ports: usize,
-    /// Questions that leave by one port before it is the next one's turn.
-    run: u64,
+    /// Questions that leave by one port before it is the next one's turn are two to this power: a division takes long.
+    run_bits: u32,
     /// IDs of each port that are used at a time, a power of two.
     ids: usize,
     sent: u64,
@@ -57,14 +59,15 @@ pub struct Place {
 }
 
 impl Flights {
-    /// None under way yet, by so many ports: at least one, at most [`PORTS_MAX`], each of which has `run` questions in a row, at least one. `sent` were
+    /// None under way yet, by so many ports: at least one, at most [`PORTS_MAX`], each of which has `run` questions in a row, a power of two up to 16. `sent` were
     /// sent before: answers to those are known by their IDs.
     pub fn new(ports: usize, run: u64, sent: u64) -> Flights {
         let ports = ports.clamp(1, PORTS_MAX);
         let ids = (PLACES_MAX / ports).min(IDS_MAX);
         let ids = 1 << ids.ilog2();
         let places = vec![None; ports * ids];
-        Flights { places, ports, run: run.max(1), ids, sent, under_way: 0, given_up: 0 }
+        let run_bits = run.clamp(1, RUN_MAX).ilog2();
+        Flights { places, ports, run_bits, ids, sent, under_way: 0, given_up: 0 }
     }
 
     /// How many questions wait for their answers.
@@ -84,23 +87,28 @@ impl Flights {
 
     /// Whether a question of the last 65536 of this port had this ID.
     pub fn was_asked(&self, port: usize, id: u16) -> bool {
-        let (run, within) = (self.sent / self.run, self.sent % self.run);
+        let (run, within) = self.split(self.sent);
         let (round, next) = (run / self.ports as u64, (run % self.ports as u64) as usize);
         let of_this_round = match port.cmp(&next) {
-            Ordering::Less => self.run,
+            Ordering::Less => 1 << self.run_bits,
             Ordering::Equal => within,
             Ordering::Greater => 0,
         };
-        u64::from(id) < round * self.run + of_this_round
+        u64::from(id) < (round << self.run_bits) + of_this_round
+    }
+
+    /// In which run the question of this number is, and how many are before it there.
+    fn split(&self, number: u64) -> (u64, u64) {
+        (number >> self.run_bits, number & ((1 << self.run_bits) - 1))
     }
 
     /// The place of the next question, which is sent now, and the question that had it until now, which is given up. Ports take turns.
     pub fn begin(&mut self, due: Instant, now: Instant) -> (Place, Option<Flight>) {
         let number = self.sent;
         self.sent += 1;
-        let (run, within) = (number / self.run, number % self.run);
+        let (run, within) = self.split(number);
         let port = (run % self.ports as u64) as usize;
-        let turn = run / self.ports as u64 * self.run + within;
+        let turn = (run / self.ports as u64) << self.run_bits | within;
         let id = turn as u16; // The low bits name the place, the others its use.
         let place = &mut self.places[port * self.ids + turn as usize % self.ids];
         let late_us = u32::try_from(now.since(due).as_micros()).unwrap_or(u32::MAX);

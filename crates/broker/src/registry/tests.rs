@@ -487,6 +487,31 @@ fn a_socket_is_shared_while_another_process_claims_it() {
 }
 
 #[test]
+fn who_has_a_socket_that_is_left_to_the_kernel_can_accept_what_waited_there() {
+    let mut world = attached(1);
+    (0..3).for_each(|_| world.apply(Event::Connect));
+    let shadow = |cookie| Shadow {
+        transport: Transport::Tcp,
+        purpose: Purpose::Listener,
+        bound: Bound { scope: Scope::Any { v4: true, v6: true }, port: 80, device: None },
+        cookie,
+        owner: 0,
+        shares_port: true,
+    };
+    let (clients, now) = (world.clients.clone(), world.now);
+    let local = SocketAddr::from(([198, 51, 100, 1], 80));
+    let registry = &mut world.registry;
+    let claims: Vec<_> = (0..2).map(|client| registry.claim(clients[client], shadow(7)).unwrap()).collect();
+    registry.drain(clients[1], claims[1], now).unwrap();
+    assert_eq!(registry.has_others(clients[0], claims[0]), Ok(false), "the other has closed its listener");
+    assert_eq!(registry.leave_socket(clients[0], claims[0]), Ok(vec![]), "and need not be told");
+    assert_eq!(registry.has_others(clients[0], claims[0]), Ok(true));
+    assert_eq!(registry.heir(clients[0], local), Some((clients[1], claims[1])));
+    assert_eq!(registry.claim(clients[2], shadow(7)), Err(Refusal::SocketLeft));
+    assert!(registry.claim(clients[2], shadow(8)).is_ok());
+}
+
+#[test]
 fn a_client_claims_the_same_packets_so_often_and_no_oftener() {
     let mut world = attached(1);
     (0..2).for_each(|_| world.apply(Event::Connect));
