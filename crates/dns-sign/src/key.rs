@@ -330,10 +330,10 @@ pub trait RemoteSigner: fmt::Debug + Send + Sync {
 }
 
 /// The private half of a key.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Secret {
     /// In the file.
-    Here(Box<KeyPair>),
+    Here(Arc<KeyPair>),
     /// In a token that the file names.
     Elsewhere {
         /// Its name there.
@@ -344,7 +344,7 @@ enum Secret {
 }
 
 /// A key of a zone, both halves.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Key {
     dnskey: Vec<u8>,
     flags: u16,
@@ -383,7 +383,7 @@ impl Key {
             None => {
                 let secret = SecretKeyBytes::parse_from_bind(private).map_err(|_| KeyError::Private)?;
                 let pair = KeyPair::from_bytes(&secret, public).map_err(|error| why_unfit(error, public))?;
-                Secret::Here(Box::new(pair))
+                Secret::Here(Arc::new(pair))
             }
         };
         Ok(Key {

@@ -10,7 +10,7 @@ use crate::signature::key_of;
 use crate::wanted::tag_of;
 
 /// All keys of a zone.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct KeySet {
     keys: Vec<Key>,
 }
@@ -42,6 +42,18 @@ impl KeySet {
             let signer = key.label().and_then(|label| remote(key, label));
             signer.into_iter().for_each(|signer| key.connect(signer));
         }
+    }
+
+    /// The same keys, those with other times that come or go later than they were to, by the version that everybody has until now. It is for keys whose files
+    /// cannot be written.
+    #[must_use]
+    pub fn put_off(&self, served: &Zone, now: u64) -> KeySet {
+        let mut keys = self.keys.clone();
+        for (late, times) in self.late(served, now) {
+            let own = keys.iter_mut().filter(|key| key.public_key() == late.public_key());
+            own.for_each(|key| key.times = times);
+        }
+        KeySet { keys }
     }
 
     #[cfg(test)]

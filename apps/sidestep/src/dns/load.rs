@@ -233,7 +233,7 @@ impl Entry {
     fn look(&self, now: Instant) -> (Option<Version>, Look) {
         match signing::renew(&self.version) {
             Ok((version, wait)) => {
-                let problem = signing::why_unsaved(version.as_ref().unwrap_or(&self.version));
+                let problem = signing::trouble(version.as_ref().unwrap_or(&self.version));
                 let problem = problem.map(str::to_owned);
                 (version, Look { problem, ..Look::after(now, wait) })
             }
@@ -688,14 +688,20 @@ impl Loading {
         files: Vec<(PathBuf, Option<Stamp>)>,
     ) {
         let origin = NameBuf::from(zone.origin());
-        let before = earlier.by_spec.get(spec).map_or((None, false), |it| (Some(&it.version), it.was_signed));
+        let (same, last) = (earlier.by_spec.get(spec), earlier.last(spec, &origin));
+        let before = signing::Before {
+            version: same.map(|entry| &entry.version),
+            was_signed: same.is_some_and(|entry| entry.was_signed),
+            signing: last.and_then(|entry| entry.version.signing.as_deref()),
+        };
         let source = store::zone_with_journal(zone, &spec.file, time).map_err(anyhow::Error::from);
         let signed = source.and_then(|(source, unfit)| {
             signing::load(source, spec, before, data).map(|version| (version, unfit))
         });
         let entry = match signed {
             Ok((version, unfit)) => {
-                let warning = joined(unfit.into_iter().chain(left_out(&version)));
+                let from_memory = signing::why_from_memory(&version).map(str::to_owned);
+                let warning = joined(unfit.into_iter().chain(from_memory).chain(left_out(&version)));
                 Entry { warning, ..Entry::read(spec, version, files) }
             }
             Err(error) => self.unsigned(spec, origin, &error, earlier),

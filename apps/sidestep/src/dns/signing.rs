@@ -59,6 +59,8 @@ pub(crate) struct Signing {
     key_uri: Option<KeyUri>,
     /// The signed version.
     file: PathBuf,
+    /// Why the keys are those that were read before, if their files cannot be used any more.
+    from_memory: Option<Arc<str>>,
     /// Why the file lacks what is served or to be served, if it could not be written.
     unsaved: Option<Arc<str>>,
     /// The serial that is noted beside the file, up to which versions were served that the file may lack.
@@ -142,15 +144,26 @@ impl SignSets for ViewSigner {
     }
 }
 
-/// The signed version of a zone that was read, as `spec` has it signed. `before` is what is served, and whether that was signed though it could not be
-/// signed again since; `data` is what views have.
+/// What was there of a zone before it is read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Before<'v> {
+    /// What is served by the same configuration.
+    pub(crate) version: Option<&'v Version>,
+    /// That was signed, though it could not be signed again since.
+    pub(crate) was_signed: bool,
+    /// How it was signed, also by another configuration: its keys are in memory.
+    pub(crate) signing: Option<&'v Signing>,
+}
+
+/// The signed version of a zone that was read, as `spec` has it signed; `data` is what views have. If the files of keys that were in use cannot be
+/// used any more, it is signed with those in memory.
 ///
 /// # Errors
 /// The zone cannot be signed. What is served stays good for as long as its signatures.
 pub(crate) fn load(
     source: Zone,
     spec: &ZoneSpec,
-    (before, was_signed): (Option<&Version>, bool),
+    Before { version: before, was_signed, signing: remembered }: Before<'_>,
     data: &LineData,
 ) -> anyhow::Result<Version> {
     let (directory, denial) = (spec.keys.as_deref().unwrap_or(Path::new(".")), spec.denial);
@@ -169,12 +182,16 @@ pub(crate) fn load(
     };
     // Without a version there is nothing that a note could be about.
     let noted = if held.is_some() { served_serial::prepare(&signed) } else { None };
-    let mut keys = keys_for(source.origin(), spec, held.is_some())?;
-    if let Some((held, _)) = &held {
-        refuse_lacking(held, &source, &keys, directory)?;
-        if let Some(served) = held.tree() {
-            keys = as_served(keys, directory, served)?;
-        }
+    let remembered = remembered.filter(|signing| signing.source.origin() == source.origin());
+    let from_files = || {
+        let keys = keys_for(source.origin(), spec, held.is_some())?;
+        let Some((held, _)) = &held else { return Ok(keys) };
+        usable(keys, held, remembered, (&source, directory))
+    };
+    let served = held.as_ref().and_then(|(held, _)| held.tree());
+    let InUse { mut keys, from_memory } = InUse::of(from_files(), remembered, served)?;
+    if let Some(why) = &from_memory {
+        log::error!("zone {}: {why}", source.origin());
     }
     tokens::connect(source.origin(), &mut keys, spec.key_uri.as_ref());
     let keys = Arc::new(keys);
@@ -188,6 +205,7 @@ pub(crate) fn load(
         makes_keys: spec.makes_keys,
         key_uri: spec.key_uri.clone(),
         file: signed,
+        from_memory,
         unsaved,
         noted,
         made: made.unwrap_or_default(),
@@ -455,6 +473,23 @@ impl Signing {
         Ok(Some(Next { zone, served, differences, unsigned: unsigned.map(|error| error.to_string()) }))
     }
 
+    /// The same with the keys that the files have now, behind `held`, which has the records of `served`. The log has it while that is impossible.
+    fn with_keys_of_now(&self, held: &Version, served: &Zone) -> anyhow::Result<Signing> {
+        let origin = served.origin();
+        let from_files = with_algorithm(origin, &self.directory, self.algorithm, self.makes_keys)
+            .and_then(|keys| usable(keys, held, Some(self), (&self.source, &self.directory)));
+        let InUse { mut keys, from_memory } = InUse::of(from_files, Some(self), Some(served))?;
+        tokens::connect(origin, &mut keys, self.key_uri.as_ref());
+        match &from_memory {
+            Some(why) => log::error!("zone {origin}: {why}"),
+            None if self.from_memory.is_some() => {
+                log::info!("zone {origin}: it is signed with the keys in their files again")
+            }
+            _ => {}
+        }
+        Ok(Signing { keys: Arc::new(keys), from_memory, ..self.clone() })
+    }
+
     /// What is due of the signatures of a version, of so many names at most.
     fn due(&self, held: &Zone, names_max: usize) -> anyhow::Result<Due> {
         let (now, active) = (unix_time(), active(&self.keys)?);
@@ -516,6 +551,59 @@ impl Signing {
     }
 }
 
+/// The keys that a zone is signed with.
+struct InUse {
+    keys: KeySet,
+    /// Why they are those of before.
+    from_memory: Option<Arc<str>>,
+}
+
+impl InUse {
+    /// Those of the files, or, where these cannot be used any more, those that are in memory: signatures end, and updates are to be signed. Their times
+    /// go on, and are put off by what is `served`.
+    fn of(
+        from_files: anyhow::Result<KeySet>,
+        remembered: Option<&Signing>,
+        served: Option<&Zone>,
+    ) -> anyhow::Result<InUse> {
+        let error = match from_files {
+            Ok(keys) => return Ok(InUse { keys, from_memory: None }),
+            Err(error) => error,
+        };
+        let (Some(remembered), Some(served)) = (remembered, served) else { return Err(error) };
+        let held = &remembered.keys;
+        let why = format!(
+            "it is signed with the keys in memory, which end with this process, as their files cannot be used: {error:#}"
+        );
+        Ok(InUse { keys: held.put_off(served, key_clock::now(held)), from_memory: Some(why.into()) })
+    }
+}
+
+/// The keys that were read, if the version behind `held` can have them. `remembered` is how a version was signed before, with keys in memory.
+fn usable(
+    keys: KeySet,
+    held: &Version,
+    remembered: Option<&Signing>,
+    (source, directory): (&Zone, &Path),
+) -> anyhow::Result<KeySet> {
+    refuse_lacking(held, remembered, &keys, (source, directory))?;
+    match held.tree() {
+        Some(served) => as_served(keys, directory, served),
+        None => Ok(keys),
+    }
+}
+
+/// Why a version is not as files of keys say, or why it, or one behind it, is not on disk.
+pub(crate) fn trouble(version: &Version) -> Option<&str> {
+    let from_memory = version.signing.as_ref()?.from_memory.as_deref();
+    from_memory.or_else(|| why_unsaved(version))
+}
+
+/// Why the keys of a version are those of before.
+pub(crate) fn why_from_memory(version: &Version) -> Option<&str> {
+    version.signing.as_ref()?.from_memory.as_deref()
+}
+
 /// Why a version, or one behind it, is not on disk.
 pub(crate) fn why_unsaved(version: &Version) -> Option<&str> {
     version.signing.as_ref()?.unsaved.as_deref()
@@ -532,11 +620,7 @@ pub(crate) fn keep_at_end(version: &Version) {
 pub(crate) fn renew(held: &Version) -> anyhow::Result<(Option<Version>, Duration)> {
     let (Some(zone), Some(signing)) = (held.tree(), &held.signing) else { return Ok((None, LOOK_MAX)) };
     let began = Instant::now();
-    let keys = with_algorithm(zone.origin(), &signing.directory, signing.algorithm, signing.makes_keys)?;
-    refuse_lacking(held, &signing.source, &keys, &signing.directory)?;
-    let mut keys = as_served(keys, &signing.directory, zone)?;
-    tokens::connect(zone.origin(), &mut keys, signing.key_uri.as_ref());
-    let signing = Signing { keys: Arc::new(keys), ..Signing::clone(signing) };
+    let signing = signing.with_keys_of_now(held, zone)?;
     let mut due = signing.due(zone, RENEWED_MAX)?;
     if signing.unsaved.is_some() {
         // What could not even be noted is not served yet.
@@ -559,7 +643,9 @@ pub(crate) fn renew(held: &Version) -> anyhow::Result<(Option<Version>, Duration
     if let Some(why) = viewed.as_ref().and_then(|viewed| viewed.kept.clone()) {
         bail!(why);
     }
-    let has_changed = next.is_some() || viewed.is_some();
+    let has_keys_otherwise = signing.from_memory.as_deref() != why_from_memory(held);
+    let again = if signing.from_memory.is_some() { again.min(LOOK_AFTER_ERROR) } else { again };
+    let has_changed = next.is_some() || viewed.is_some() || has_keys_otherwise;
     if !has_changed && signing.unsaved.is_none() {
         return Ok((None, again));
     }
@@ -573,9 +659,14 @@ pub(crate) fn renew(held: &Version) -> anyhow::Result<(Option<Version>, Duration
 }
 
 /// What was signed with a key whose files are gone would be bogus for whoever has it still, once the key has left the DNSKEY set, and all of the zone if the
-/// parent trusts that key: nothing changes until they are back. Where nobody remembers the keys that `held` was signed with, it tells them.
-fn refuse_lacking(held: &Version, source: &Zone, keys: &KeySet, directory: &Path) -> anyhow::Result<()> {
-    let lost = match (&held.signing, held.tree()) {
+/// parent trusts that key: these are not used until they are back. Where nobody remembers the keys that `held` was signed with, it tells them.
+fn refuse_lacking(
+    held: &Version,
+    remembered: Option<&Signing>,
+    keys: &KeySet,
+    (source, directory): (&Zone, &Path),
+) -> anyhow::Result<()> {
+    let lost = match (remembered, held.tree()) {
         (Some(before), _) => {
             let key = keys.lacks(&before.keys, key_clock::now(keys));
             key.map(|key| Lost { file_stem: key.file_stem(source.origin()), signs: true })
@@ -771,44 +862,60 @@ mod tests {
         let spec = zone_with_a_roll_over(&directory);
         let source = store::read(&ZoneSpec::of(spec.file.clone())).unwrap().tree().unwrap().clone();
         let sign = |before| load(source.clone(), &spec, before, &LineData::default()).unwrap();
+        let none = Before::default();
         let keys_of =
             |version: &Version| version.tree().unwrap().apex().rrset(Rtype::DNSKEY).map(|set| set.count());
-        let signed = sign((None, false));
+        let signed = sign(none);
         let before = key_texts(&directory);
         assert_eq!((keys_of(&signed), before.len()), (Some(3), 3));
         for ahead in [366 * 86_400, 0] {
             set_clock(ahead);
             assert!(renew(&signed).unwrap().0.is_none(), "{ahead}");
-            assert_eq!(keys_of(&sign((Some(&signed), true))), Some(3), "{ahead}");
+            let before_it = Before { version: Some(&signed), was_signed: true, ..none };
+            assert_eq!(keys_of(&sign(before_it)), Some(3), "{ahead}");
             assert_eq!(key_texts(&directory), before, "{ahead}");
         }
         std::fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]
-    fn a_key_whose_files_vanish_is_missed_at_a_reload_and_at_a_start() {
+    fn a_key_whose_files_vanish_stays_in_use_until_the_process_ends() {
         let directory = std::env::temp_dir().join(format!("sidestep-key-gone-{}", std::process::id()));
         let spec = zone_with_a_roll_over(&directory);
         let source = store::read(&ZoneSpec::of(spec.file.clone())).unwrap().tree().unwrap().clone();
         let sign = |before| load(source.clone(), &spec, before, &LineData::default());
-        let signed = sign((None, false)).unwrap();
+        let start = Before::default();
+        let signed = sign(start).unwrap();
         let unable = Version { signing: None, ..signed.clone() };
         let keys = signed.signing.as_ref().unwrap().keys.clone();
         for key in keys.keys() {
             let stem = key.file_stem(source.origin());
+            let gone = format!("{stem}.key and .private are gone");
             let file = directory.join(format!("{stem}.private"));
             let away = directory.join("away");
             std::fs::rename(&file, &away).unwrap();
-            for before in [(None, false), (Some(&signed), false), (Some(&unable), true)] {
+            for before in [start, Before { version: Some(&unable), was_signed: true, ..start }] {
                 let error = sign(before).unwrap_err().to_string();
-                assert!(error.contains(&format!("{stem}.key and .private are gone")), "{error}");
+                assert!(error.contains(&gone), "{error}");
             }
-            assert!(renew(&signed).is_err());
+            let signing = signed.signing.as_deref();
+            let before = Before { version: Some(&signed), signing, ..start };
+            let other_options = Before { signing, ..start };
+            let renewed = || renew(&signed).unwrap().0.unwrap();
+            for version in [sign(before).unwrap(), sign(other_options).unwrap(), renewed()] {
+                assert!(trouble(&version).unwrap().contains(&gone), "{:?}", trouble(&version));
+                assert_eq!(version.signing.as_ref().unwrap().keys.keys().len(), 3);
+                assert_eq!(version.served.tree().unwrap().serial(), signed.served.tree().unwrap().serial());
+                let (again, wait) = renew(&version).unwrap();
+                assert!(again.is_none() && wait <= LOOK_AFTER_ERROR, "it is looked for soon");
+            }
             let signs = key.role() == Role::KeySigning || key.times.inactive.is_some();
             assert_eq!(look(&source, &spec).is_err(), signs, "the other one may be another signer's");
+            let without = renewed();
             std::fs::rename(&away, &file).unwrap();
+            assert_eq!(trouble(&renew(&without).unwrap().0.unwrap()), None, "they are back");
         }
-        assert!(sign((None, false)).is_ok() && look(&source, &spec).is_ok());
+        assert!(sign(start).is_ok() && look(&source, &spec).is_ok());
         std::fs::remove_dir_all(&directory).unwrap();
     }
 

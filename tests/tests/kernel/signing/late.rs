@@ -12,7 +12,7 @@ fn signer_of_www(zone: &SignedZone) -> String {
 
 #[test]
 fn a_zone_signing_key_that_comes_late_signs_when_caches_can_have_it() {
-    let mut zone = SignedZone::start_with_two_keys();
+    let mut zone = SignedZone::start_with_two_keys("");
     let old = signer_of_www(&zone);
     assert_eq!(zone.at_apex("DNSKEY").len(), 2);
 

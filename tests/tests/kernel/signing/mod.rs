@@ -39,8 +39,8 @@ impl SignedZone {
     }
 
     /// With a key-signing and a zone-signing key of BIND's tools.
-    fn start_with_two_keys() -> SignedZone {
-        let directory = SignedZone::directory("");
+    fn start_with_two_keys(options: &str) -> SignedZone {
+        let directory = SignedZone::directory(options);
         for kind in [&["-f", "KSK"][..], &[]] {
             let mut keygen = Command::new("dnssec-keygen");
             keygen.args(["-q", "-a", "ECDSAP256SHA256", "-K"]).arg(directory.path()).args(kind).arg(ORIGIN);
@@ -157,6 +157,16 @@ impl SignedZone {
         make_keys_older(self.server.directory.path(), seconds);
         self.reload();
     }
+}
+
+/// Adds a host by an update; what nsupdate says.
+fn update(zone: &SignedZone, host: &str) -> String {
+    let port = zone.server.v4.port();
+    let text =
+        format!("server 127.0.0.1 {port}\nzone {ORIGIN}\nupdate add {host}.{ORIGIN} 60 A 192.0.2.9\nsend\n");
+    let file = zone.server.directory.write("update", &text).unwrap();
+    let output = Command::new("nsupdate").args(["-t", "60"]).arg(file).output().unwrap();
+    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
 }
 
 /// What `sidestep dns zones` prints.

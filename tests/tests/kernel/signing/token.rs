@@ -8,7 +8,7 @@ use lab::{Directory, skip};
 use serde_json::Value;
 use tests::{Dig, Transport};
 
-use super::{DAY, ORIGIN, SignedZone, word};
+use super::{DAY, ORIGIN, SignedZone, update, word};
 
 const MODULE: &str = "/usr/lib/softhsm/libsofthsm2.so";
 const PIN: &str = "1234";
@@ -69,16 +69,6 @@ impl Tokens {
             SignedZone::directory(&format!("key-uri = \"{uri}\"\nallow-update = [\"127.0.0.1\"]\n"));
         SignedZone::start_by(vec!["env".to_owned(), self.setting()], directory)
     }
-}
-
-/// Adds a host by an update; the code of the answer.
-fn update(zone: &SignedZone, host: &str) -> String {
-    let port = zone.server.v4.port();
-    let text =
-        format!("server 127.0.0.1 {port}\nzone {ORIGIN}\nupdate add {host}.{ORIGIN} 60 A 192.0.2.9\nsend\n");
-    let file = zone.server.directory.write("update", &text).unwrap();
-    let output = Command::new("nsupdate").args(["-t", "60"]).arg(file).output().unwrap();
-    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
 }
 
 /// The chain of trust holds, by the DS record that the parent would have.

@@ -148,7 +148,7 @@ impl Kept {
         let Problems { settings, signing: not_signed, waiting } = &self.problems;
         let count = self.content.waiting();
         let waits = || waiting.as_ref().map(|first| format!("record sets that wait: {count}; {first}"));
-        let unsaved = || Some(signing::why_unsaved(self.version.as_ref()?)?.to_owned());
+        let unsaved = || Some(signing::trouble(self.version.as_ref()?)?.to_owned());
         settings.clone().or_else(|| not_signed.clone()).or_else(unsaved).or_else(waits)
     }
 
@@ -274,7 +274,9 @@ impl Kept {
                     .as_ref()
                     .context("its settings have dnssec = true, and [etcd] here has no keys")?;
                 let before = self.version.as_ref().filter(|version| version.signing.is_some());
-                signing::load(zone, &zone_spec, (before, false), &LineData::default())?
+                let held = before.and_then(|version| version.signing.as_deref());
+                let before = signing::Before { version: before, was_signed: false, signing: held };
+                signing::load(zone, &zone_spec, before, &LineData::default())?
             }
             false => {
                 // A start without etcd is not to go back to what was signed.
