@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::{Notifier, Peer, endpoint, everybody, not_here, with_port};
+use crate::config::{
+    Notifier, Peer, TCP_CONNECTIONS, TCP_IDLE_S, TRANSFERS, endpoint, everybody, not_here, with_port,
+};
 use crate::{Config, Files, ImportError, Key, Place, Secondary, Zone, join};
 
 /// One statement.
@@ -58,6 +60,7 @@ pub(crate) fn import(path: &str, files: &mut Files<'_>) -> Result<Config, Import
         lists: named(&["acl"]),
         remotes: named(&["primaries", "masters", "remote-servers"]),
         directory: options.and_then(|options| Some(options.one(&["directory"])?.word(1).to_owned())),
+        port: options.and_then(|options| Some(options.one(&["port"])?.word(1).to_owned())),
         notifies: options.and_then(|options| options.one(&["also-notify"])).cloned(),
         notifiers: options.and_then(|options| options.one(&["allow-notify"])).cloned(),
         notify: options.and_then(|options| Some(options.one(&["notify"])?.word(1).to_owned())),
@@ -77,7 +80,7 @@ pub(crate) fn import(path: &str, files: &mut Files<'_>) -> Result<Config, Import
     // Where nothing is said, BIND listens at all addresses.
     for (option, all) in [("listen-on", "0.0.0.0"), ("listen-on-v6", "::")] {
         if options.is_none_or(|options| options.one(&[option]).is_none()) {
-            import.config.listen.push(endpoint(all, None));
+            import.config.listen.push(endpoint(all, import.port.as_deref()));
         }
     }
     if options.is_none_or(|options| options.one(&["allow-transfer"]).is_none()) {
@@ -96,6 +99,8 @@ struct Import<'s> {
     /// `dnssec-policy` with a block.
     policies: BTreeMap<String, &'s Statement>,
     directory: Option<String>,
+    /// The port of all that name none.
+    port: Option<String>,
     /// `also-notify`, `notify` and `dnssec-policy` of all zones.
     notifies: Option<Statement>,
     /// `allow-notify` of all zones.
@@ -132,11 +137,31 @@ impl Import<'_> {
         for option in &options.block {
             match option.word(0) {
                 // Looked at already.
-                "directory" | "also-notify" | "allow-notify" | "notify" | "key-directory"
+                "directory" | "port" | "also-notify" | "allow-notify" | "notify" | "key-directory"
                 | "dnssec-policy" | "catalog-zones" => {}
                 "listen-on" | "listen-on-v6" => self.take_listen(option),
                 "allow-transfer" => self.config.allow_transfer = self.access(option),
                 "version" => self.config.version = Some(absent_if_none(option.word(1))),
+                "hostname" => self.config.hostname = Some(absent_if_none(option.word(1))),
+                "max-udp-size" => {
+                    self.config.take_udp_payload(&option.place, "max-udp-size", option.word(1));
+                }
+                "edns-udp-size" => {
+                    let what = "answers.udp-payload-max, from max-udp-size, is for what is received as well";
+                    self.note(option, format!("edns-udp-size: {what}"));
+                }
+                "tcp-clients" => {
+                    let place = &option.place;
+                    self.config.tcp_connections_max =
+                        self.config.number(place, "tcp-clients", option.word(1), TCP_CONNECTIONS);
+                }
+                "tcp-idle-timeout" => self.take_idle_timeout(option),
+                "transfers-out" => {
+                    let place = &option.place;
+                    self.config.transfers_max =
+                        self.config.number(place, "transfers-out", option.word(1), TRANSFERS);
+                }
+                "rrset-order" => self.take_order(option),
                 "server-id" if option.word(1) == "hostname" => {
                     self.note(option, "server-id hostname: write the name in answers.nsid");
                 }
@@ -159,8 +184,37 @@ impl Import<'_> {
         }
     }
 
+    /// `tcp-idle-timeout`, in tenths of a second.
+    fn take_idle_timeout(&mut self, option: &Statement) {
+        let Ok(tenths) = option.word(1).parse::<u64>() else {
+            return self.note(option, format!("tcp-idle-timeout: {:?} is not a number", option.word(1)));
+        };
+        let seconds = self.config.in_range(
+            &option.place,
+            "tcp-idle-timeout in seconds",
+            tenths.div_ceil(10),
+            TCP_IDLE_S,
+        );
+        self.config.tcp_idle_timeout_s = Some(seconds);
+    }
+
+    /// `rrset-order { [class ...] [type ...] [name ...] order ...; };`: here all answers have one order.
+    fn take_order(&mut self, option: &Statement) {
+        for rule in &option.block {
+            match rule.value_of("order") {
+                Some("random" | "cyclic") if rule.words.len() == 2 => self.config.rotate = true,
+                Some("fixed" | "none") if rule.words.len() == 2 => self.config.rotate = false,
+                _ => {
+                    let what = "answers.rotate is for all names and types alike";
+                    self.note(rule, format!("rrset-order {}: {what}", rule.words.join(" ")));
+                }
+            }
+        }
+    }
+
     fn take_listen(&mut self, option: &Statement) {
-        let port = option.value_of("port");
+        let common = self.port.clone();
+        let port = option.value_of("port").or(common.as_deref());
         if option.value_of("tls").is_some() || option.value_of("http").is_some() {
             return self.note(option, "listen-on with tls or http: see [encrypted] (docs/dns/encrypted.md)");
         }
@@ -372,7 +426,7 @@ impl Import<'_> {
         let common = option.value_of("port").map(str::to_owned);
         for server in &option.block {
             if is_address(server.word(0)) {
-                let port = server.value_of("port").or(common.as_deref());
+                let port = server.value_of("port").or(common.as_deref()).or(self.port.as_deref());
                 let key = server.value_of("key").or(key).map(str::to_owned);
                 peers.push(Peer { address: with_port(server.word(0), port), key });
                 if server.value_of("tls").is_some() {
@@ -414,9 +468,9 @@ impl Import<'_> {
                         continue;
                     }
                     if known.is_none() {
-                        let what =
-                            "has no counterpart in an access list: what stands behind it is left out, too";
-                        self.note(element, format!("{:?} {what}", element.words.join(" ")));
+                        let what = "an access list here has addresses, prefixes and keys, and excludes nobody. This entry and those behind it are left \
+                                    out";
+                        self.note(element, format!("{:?}: {what}", element.words.join(" ")));
                     }
                     return false;
                 }

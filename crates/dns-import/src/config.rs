@@ -13,10 +13,22 @@ pub struct Config {
     pub listen: Vec<String>,
     /// Who may transfer zones that say nothing else.
     pub allow_transfer: Vec<String>,
+    /// `transfers-max`.
+    pub transfers_max: Option<u64>,
+    /// `answers.udp-payload-max`.
+    pub udp_payload_max: Option<u64>,
+    /// `answers.rotate`.
+    pub rotate: bool,
     /// `answers.version`.
     pub version: Option<String>,
+    /// `answers.hostname`.
+    pub hostname: Option<String>,
     /// `answers.nsid`.
     pub nsid: Option<String>,
+    /// `tcp.idle-timeout-s`.
+    pub tcp_idle_timeout_s: Option<u64>,
+    /// `tcp.connections-max`.
+    pub tcp_connections_max: Option<u64>,
     /// Keys of TSIG.
     pub keys: Vec<Key>,
     /// Zones from files.
@@ -93,6 +105,19 @@ impl fmt::Display for Note {
     }
 }
 
+/// What an option of ours may be.
+#[derive(Clone, Copy)]
+pub(crate) struct Range {
+    option: &'static str,
+    least: u64,
+    most: u64,
+}
+
+pub(crate) const UDP_PAYLOAD: Range = Range { option: "answers.udp-payload-max", least: 512, most: 4096 };
+pub(crate) const TCP_IDLE_S: Range = Range { option: "tcp.idle-timeout-s", least: 1, most: 3600 };
+pub(crate) const TCP_CONNECTIONS: Range = Range { option: "tcp.connections-max", least: 1, most: 1_000_000 };
+pub(crate) const TRANSFERS: Range = Range { option: "transfers-max", least: 1, most: 100_000 };
+
 /// `None` if the octets are not all characters of ASCII that can be printed.
 fn text_of_hex(hex: &str) -> Option<String> {
     let digits: Vec<u8> =
@@ -121,9 +146,35 @@ impl Config {
             notifiers.iter().filter(|notifier| !primaries.iter().any(|primary| notifier.may_be(primary)));
         let others: Vec<String> = others.map(Notifier::to_text).collect();
         if !others.is_empty() {
-            let what = "NOTIFY from there is refused here, unless it is a primary's: name servers that send it, and have the zone, as primaries";
+            let what = "NOTIFY from there is refused here, where a zone's primaries alone may send it: if such a server has the zone, name it in primaries, too";
             self.note(place, format!("{list}: {}: {what}", others.join(", ")));
         }
+    }
+
+    /// A number as ours has it, which is told where ours may not be as small or as large.
+    pub(crate) fn in_range(&mut self, place: &Place, name: &str, value: u64, range: Range) -> u64 {
+        let Range { option, least, most } = range;
+        let taken = value.clamp(least, most);
+        if taken != value {
+            let what = format!("{option} is from {least} to {most}, so it is {taken} here");
+            self.note(place, format!("{name} {value}: {what}"));
+        }
+        taken
+    }
+
+    /// The same of the text of an option; `None`, which is told, if it is not a number.
+    pub(crate) fn number(&mut self, place: &Place, name: &str, text: &str, range: Range) -> Option<u64> {
+        let Ok(value) = text.parse() else {
+            self.note(place, format!("{name}: {text:?} is not a number, so {} is left out", range.option));
+            return None;
+        };
+        Some(self.in_range(place, name, value, range))
+    }
+
+    /// How large answers over UDP may be. One limit is for all here: the smallest of those that are there.
+    pub(crate) fn take_udp_payload(&mut self, place: &Place, name: &str, text: &str) {
+        let size = self.number(place, name, text, UDP_PAYLOAD);
+        self.udp_payload_max = self.udp_payload_max.into_iter().chain(size).min();
     }
 
     /// Takes an identifier in hexadecimal over. Files of Sidestep have text there.
@@ -142,11 +193,20 @@ impl Config {
         }
         list(&mut text, "listen", &self.listen);
         list(&mut text, "allow-transfer", &self.allow_transfer);
-        if self.version.is_some() || self.nsid.is_some() {
-            text.push_str("\n[answers]\n");
-            string(&mut text, "version", self.version.as_deref());
-            string(&mut text, "nsid", self.nsid.as_deref());
-        }
+        number(&mut text, "transfers-max", self.transfers_max);
+        table(&mut text, "answers", |text| {
+            number(text, "udp-payload-max", self.udp_payload_max);
+            if self.rotate {
+                text.push_str("rotate = true\n");
+            }
+            string(text, "version", self.version.as_deref());
+            string(text, "hostname", self.hostname.as_deref());
+            string(text, "nsid", self.nsid.as_deref());
+        });
+        table(&mut text, "tcp", |text| {
+            number(text, "idle-timeout-s", self.tcp_idle_timeout_s);
+            number(text, "connections-max", self.tcp_connections_max);
+        });
         for key in &self.keys {
             text.push_str("\n[[key]]\n");
             string(&mut text, "name", Some(&key.name));
@@ -192,6 +252,22 @@ fn line(text: &mut String, arguments: fmt::Arguments<'_>) {
 
 fn one_line(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
+}
+
+/// A table that is left out if it is empty.
+fn table(text: &mut String, name: &str, write: impl FnOnce(&mut String)) {
+    let mut options = String::new();
+    write(&mut options);
+    if !options.is_empty() {
+        line(text, format_args!("\n[{name}]"));
+        text.push_str(&options);
+    }
+}
+
+fn number(text: &mut String, name: &str, value: Option<u64>) {
+    if let Some(value) = value {
+        line(text, format_args!("{name} = {value}"));
+    }
 }
 
 fn string(text: &mut String, name: &str, value: Option<&str>) {
@@ -316,6 +392,18 @@ pub(crate) fn not_here(name: &str) -> String {
         }
         "tls" | "http" | "listen-tls" | "listen-quic" | "tls-port" | "tls-service-key"
         | "tls-service-pem" => "[encrypted] (docs/dns/encrypted.md)",
+        "https-port" | "quic-port" => "the ports of addresses in [encrypted] (docs/dns/encrypted.md)",
+        "http-port" => "HTTP without TLS is not spoken here; with TLS: [encrypted] (docs/dns/encrypted.md)",
+        "http-listener-clients" | "tls-max-clients" | "quic-max-clients" => {
+            "encrypted.connections-max (docs/dns/encrypted.md)"
+        }
+        "tcp-initial-timeout" | "tcp-keepalive-timeout" | "tcp-advertised-timeout" | "tcp-io-timeout" => {
+            "tcp.idle-timeout-s is the one limit of connections here (docs/dns/reference.md)"
+        }
+        "tcp-mss" => "mss-clamp (docs/dns/reference.md)",
+        "server-count" | "udp-workers" | "tcp-workers" => "cores (docs/dns/reference.md)",
+        "verbosity" | "logfile" | "log-only-syslog" => "--log (docs/install.md)",
+        "automatic-acl" => "name those who may transfer a zone in its allow-transfer (docs/dns/primary.md)",
         "mod-geoip" => "lines (docs/dns/lines.md)",
         "mod-dnstap" | "dnstap" | "dnstap-output" | "querylog" => "query-log (docs/dns/watching.md)",
         "update-policy" => "allow-update, for the whole zone (docs/dns/updates.md)",

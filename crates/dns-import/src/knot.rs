@@ -1,8 +1,9 @@
 //! `knot.conf`: a small part of YAML. Sections with items, which begin with `-`, of options.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
-use crate::config::{Notifier, Peer, endpoint, not_here, split_port, with_port};
+use crate::config::{Notifier, Peer, TCP_CONNECTIONS, TCP_IDLE_S, endpoint, not_here, split_port, with_port};
 use crate::{Config, Files, ImportError, Key, Place, Secondary, Zone, directory_of, join};
 
 #[derive(Clone, Debug)]
@@ -46,6 +47,7 @@ pub(crate) fn import(path: &str, files: &mut Files<'_>) -> Result<Config, Import
     };
     let mut import = Import {
         remotes: by_id("remote"),
+        groups: by_id("remotes"),
         lists: by_id("acl"),
         templates: by_id("template"),
         policies: by_id("policy"),
@@ -59,6 +61,8 @@ pub(crate) fn import(path: &str, files: &mut Files<'_>) -> Result<Config, Import
 
 struct Import<'i> {
     remotes: BTreeMap<String, &'i Item>,
+    /// `remotes`: several of them by one name.
+    groups: BTreeMap<String, &'i Item>,
     lists: BTreeMap<String, &'i Item>,
     templates: BTreeMap<String, &'i Item>,
     policies: BTreeMap<String, &'i Item>,
@@ -79,7 +83,7 @@ impl Import<'_> {
                 let what = "of a policy only nsec3 comes along";
                 self.config.note(&item.place, format!("policy {:?}: {what}", item.value("id")));
             }
-            "remote" | "acl" | "template" => {} // Looked at by what refers to them.
+            "remote" | "remotes" | "acl" | "template" => {} // Looked at by what refers to them.
             "log" | "control" | "statistics" | "database" => {}
             other => self.config.note(&item.place, not_here(other)),
         }
@@ -96,6 +100,22 @@ impl Import<'_> {
                 Some(hex) => self.config.take_hex_nsid(&field.place, hex),
                 None => self.config.nsid = Some(field.value().to_owned()),
             },
+            "identity" => self.config.hostname = Some(field.value().to_owned()),
+            "udp-max-payload" | "udp-max-payload-ipv4" | "udp-max-payload-ipv6" => {
+                self.config.take_udp_payload(&field.place, &field.name, field.value());
+            }
+            "tcp-max-clients" => {
+                let count =
+                    self.config.number(&field.place, "tcp-max-clients", field.value(), TCP_CONNECTIONS);
+                self.config.tcp_connections_max = count;
+            }
+            "tcp-idle-timeout" => {
+                let seconds = seconds(field.value());
+                let seconds = seconds.map_or_else(|| field.value().to_owned(), |all| all.to_string());
+                let idle = self.config.number(&field.place, "tcp-idle-timeout", &seconds, TCP_IDLE_S);
+                self.config.tcp_idle_timeout_s = idle;
+            }
+            "answer-rotation" => self.config.rotate = is_on(field.value()),
             "rundir" | "user" | "pidfile" => {}
             other => self.config.note(&field.place, not_here(other)),
         }
@@ -197,17 +217,22 @@ impl Import<'_> {
     /// The remotes that a field names, with a key each if they have one.
     fn peers(&mut self, field: &Field) -> Vec<Peer> {
         let mut peers = Vec::new();
-        for id in &field.values {
-            match self.remotes.get(id) {
-                Some(remote) => {
-                    let key = Some(remote.value("key")).filter(|key| !key.is_empty());
-                    let peer = |value: &String| Peer { address: address(value), key: key.map(str::to_owned) };
-                    peers.extend(remote.values("address").iter().map(peer));
-                }
+        for id in self.members(&field.values) {
+            match self.remotes.get(&id) {
+                Some(remote) => peers.extend(peers_of(remote)),
                 None => self.config.note(&field.place, format!("no remote is called {id:?}")),
             }
         }
         peers
+    }
+
+    /// The names of remotes, those of its group in place of the name of one.
+    fn members(&self, ids: &[String]) -> Vec<String> {
+        let of = |id: &String| match self.groups.get(id) {
+            Some(group) => group.values("remote").to_vec(),
+            None => vec![id.clone()],
+        };
+        ids.iter().flat_map(of).collect()
     }
 
     /// Access lists with `action: notify` of a secondary zone. What is wrong with them is told elsewhere.
@@ -228,42 +253,59 @@ impl Import<'_> {
             let each = |address: Option<String>| {
                 keys.iter().map(move |key| Notifier { address: address.clone(), key: key.clone() })
             };
-            let notifiers: Vec<Notifier> = all(or_none("address")).into_iter().flat_map(each).collect();
+            let remotes = self.remotes_of(list);
+            let of_remote =
+                |peer: &Peer| Notifier { address: Some(peer.address.clone()), key: peer.key.clone() };
+            let notifiers: Vec<Notifier> = match &remotes[..] {
+                [] => all(or_none("address")).into_iter().flat_map(each).collect(),
+                remotes => remotes.iter().map(of_remote).collect(),
+            };
             let what = format!("access list {:?}", list.value("id"));
             self.config.compare_notifiers(&list.place, &what, &notifiers, primaries);
         }
     }
 
+    /// Those that an access list names by `remote`.
+    fn remotes_of(&self, list: &Item) -> Vec<Peer> {
+        let members = self.members(list.values("remote"));
+        members.iter().filter_map(|id| self.remotes.get(id)).flat_map(|remote| peers_of(remote)).collect()
+    }
+
     /// Access lists: who has to come from an address and sign with a key there has to sign here, from wherever. The first match counts there, and
     /// here all do: so no list comes along that stands behind one that excludes, and none with limits that are unknown here.
     fn take_lists(&mut self, field: &Field, transfers: &mut Option<Vec<String>>, updates: &mut Vec<String>) {
-        const KNOWN: [&str; 5] = ["id", "address", "key", "action", "deny"];
+        const KNOWN: [&str; 6] = ["id", "address", "key", "remote", "action", "deny"];
         for id in &field.values {
             let Some(list) = self.lists.get(id).copied() else {
                 self.config.note(&field.place, format!("no access list is called {id:?}"));
                 continue;
             };
             if is_on(list.value("deny")) {
-                let what =
-                    "excludes, which an access list here cannot: what stands behind it is left out, too";
-                return self.config.note(&list.place, format!("access list {id:?} {what}"));
+                let what = "it excludes clients, which access lists here cannot. It and the zone's access lists behind it are left out";
+                return self.config.note(&list.place, format!("access list {id:?}: {what}"));
             }
             if let Some(limit) = list.fields.iter().find(|field| !KNOWN.contains(&field.name.as_str())) {
-                let what = format!("access list {id:?} is left out: {}: no counterpart", limit.name);
+                let what = format!(
+                    "access list {id:?} is left out: it is limited by {}, which access lists here do not know",
+                    limit.name
+                );
                 self.config.note(&limit.place, what);
                 continue;
             }
             let keys = list.values("key");
-            let who = if keys.is_empty() { list.values("address") } else { keys };
+            let remotes = self.remotes_of(list);
+            let of_remotes: Vec<String> = remotes.iter().map(who_is).collect();
+            let own = if keys.is_empty() { list.values("address") } else { keys };
+            let who = if own.is_empty() { &of_remotes[..] } else { own };
             if who.iter().any(|who| who.contains('-') && keys.is_empty()) {
                 self.config.note(&list.place, format!("access list {id:?}: write ranges as prefixes"));
                 continue;
             }
             let concerns = |action: &str| list.values("action").iter().any(|own| own == action);
             if who.is_empty() && (concerns("transfer") || concerns("update")) {
-                let what = "names neither an address nor a key, so it lets everybody there; here nobody comes along. Write \"0.0.0.0/0\" and \
-                            \"::/0\" if everybody is meant";
-                self.config.note(&list.place, format!("access list {id:?} {what}"));
+                let what = "it names neither an address nor a key, by which Knot lets everybody. Here it lets nobody: if everybody is meant, write \
+                            \"0.0.0.0/0\" and \"::/0\"";
+                self.config.note(&list.place, format!("access list {id:?}: {what}"));
             }
             for action in list.values("action") {
                 match action.as_str() {
@@ -271,13 +313,41 @@ impl Import<'_> {
                     "update" => updates.extend_from_slice(who),
                     "notify" => {} // The primaries of a zone may: others are looked at there.
                     other => {
-                        let what = format!("access list {id:?}: {other}: no counterpart");
+                        let what = format!("access list {id:?}: the action {other} has no counterpart");
                         self.config.note(&list.place, what);
                     }
                 }
             }
         }
     }
+}
+
+/// A remote by each of its addresses.
+fn peers_of(remote: &Item) -> Vec<Peer> {
+    let key = Some(remote.value("key")).filter(|key| !key.is_empty());
+    let peer = |value: &String| Peer { address: address(value), key: key.map(str::to_owned) };
+    remote.values("address").iter().map(peer).collect()
+}
+
+/// A server as an access list has it: by its key if it has one, else by its address.
+fn who_is(peer: &Peer) -> String {
+    let address = || match peer.address.parse::<SocketAddr>() {
+        Ok(address) => address.ip().to_string(),
+        Err(_) => peer.address.clone(),
+    };
+    peer.key.clone().unwrap_or_else(address)
+}
+
+/// A time, such as `10` or `2m`.
+fn seconds(text: &str) -> Option<u64> {
+    let unit = match text.chars().last()? {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        'd' => 86_400,
+        _ => return text.parse().ok(),
+    };
+    text[..text.len() - 1].parse::<u64>().ok()?.checked_mul(unit)
 }
 
 /// How Knot writes yes.

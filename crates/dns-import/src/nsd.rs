@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::{Notifier, Peer, endpoint, not_here, split_port, with_port};
+use crate::config::{Notifier, Peer, TCP_CONNECTIONS, TCP_IDLE_S, endpoint, not_here, split_port, with_port};
 use crate::{Config, Files, ImportError, Key, Place, Secondary, Zone, directory_of, join};
 
 /// One option with its values.
@@ -94,7 +94,21 @@ impl Import<'_> {
             "port" | "zonesdir" | "username" | "chroot" | "pidfile" | "xfrdfile" | "zonelistfile" => {}
             "version" => self.config.version = Some(option.value(0).to_owned()),
             "hide-version" if option.value(0) == "yes" => self.config.version = Some(String::new()),
+            "identity" => self.config.hostname = Some(option.value(0).to_owned()),
+            "hide-identity" if option.value(0) == "yes" => self.config.hostname = Some(String::new()),
             "hide-version" | "hide-identity" => {}
+            "ipv4-edns-size" | "ipv6-edns-size" => {
+                self.config.take_udp_payload(&option.place, &option.name, option.value(0));
+            }
+            "tcp-count" => {
+                let count = self.config.number(&option.place, "tcp-count", option.value(0), TCP_CONNECTIONS);
+                self.config.tcp_connections_max = count;
+            }
+            "tcp-timeout" => {
+                let idle = self.config.number(&option.place, "tcp-timeout", option.value(0), TCP_IDLE_S);
+                self.config.tcp_idle_timeout_s = idle;
+            }
+            "round-robin" => self.config.rotate = option.value(0) == "yes",
             "nsid" => self.take_nsid(option),
             other => self.config.note(&option.place, not_here(other)),
         }

@@ -231,7 +231,7 @@ fn what_has_no_counterpart_is_said_with_its_place() {
     }
     let nsd = read(
         Server::Nsd,
-        "server:\n  tcp-count: 10\nzone:\n  name: a\n  zonefile: %1/a\n  provide-xfr: 10.0.0.1-10.0.0.9 NOKEY\n",
+        "server:\n  xfrd-tcp-max: 10\nzone:\n  name: a\n  zonefile: %1/a\n  provide-xfr: 10.0.0.1-10.0.0.9 NOKEY\n",
     );
     assert_eq!(notes(&nsd).len(), 3, "{:?}", notes(&nsd));
     let knot = read(
@@ -485,7 +485,11 @@ fn an_access_list_of_knot_that_names_nobody_lets_nobody_and_that_is_told() {
     let text = "acl:\n - id: all\n   action: transfer\nzone:\n - domain: a\n   acl: all\n";
     let config = read(Server::Knot, text);
     assert_eq!(config.zones[0].allow_transfer, Some(Vec::new()));
-    assert!(notes(&config)[0].contains("line 2: access list \"all\" names neither"), "{:?}", config.notes);
+    assert!(
+        notes(&config)[0].contains("line 2: access list \"all\": it names neither"),
+        "{:?}",
+        config.notes
+    );
     let notify = read(Server::Knot, &text.replace("transfer", "notify"));
     assert_eq!(notes(&notify), [] as [&str; 0]);
 }
@@ -516,4 +520,62 @@ fn who_may_send_notices_there_and_is_no_primary_is_told() {
     let expected = ["line 4: allow-notify: 192.0.2.8", "line 5: allow-notify: 192.0.2.1 key two"];
     assert_eq!(told(Server::Nsd, nsd), expected);
     assert_eq!(told(Server::Knot, knot), ["line 2: access list \"x\": 192.0.2.8 key one"]);
+}
+
+/// What an operator has tuned comes along, in the units and within the bounds of here.
+#[test]
+fn limits_names_and_the_order_of_answers_come_along() {
+    let bind = "options { recursion no; allow-transfer { none; }; port 5300; hostname \"ns1\"; max-udp-size 1400; tcp-clients 500;\n\
+                tcp-idle-timeout 155; transfers-out 20; rrset-order { order cyclic; }; };\n\
+                zone \"a\" { type secondary; primaries { 192.0.2.1; 192.0.2.2 port 53; }; notify no; };\n";
+    let nsd = "server:\n port: 5300\n identity: ns1\n ipv4-edns-size: 1432\n ipv6-edns-size: 1400\n tcp-count: 500\n tcp-timeout: 16\n\
+               \x20round-robin: yes\n";
+    let knot = "server:\n  listen: [0.0.0.0@5300, ::@5300]\n  identity: ns1\n  udp-max-payload: 1400\n  tcp-max-clients: 500\n\
+                \x20 tcp-idle-timeout: 16s\n  answer-rotation: on\n";
+    for (server, text) in [(Server::Bind, bind), (Server::Nsd, nsd), (Server::Knot, knot)] {
+        let config = read(server, text);
+        assert_eq!(notes(&config), [] as [&str; 0], "{server:?}");
+        assert_eq!(config.listen, ["0.0.0.0:5300", "[::]:5300"], "{server:?}");
+        let toml = config.to_toml();
+        let expected = "\n[answers]\nudp-payload-max = 1400\nrotate = true\nhostname = \"ns1\"\n\n[tcp]\nidle-timeout-s = 16\nconnections-max = 500\n";
+        assert!(toml.contains(expected), "{toml}");
+        assert_eq!(toml.contains("transfers-max = 20\n"), server == Server::Bind, "only BIND has a limit");
+    }
+    assert_eq!(read(Server::Bind, bind).secondaries[0].primaries, ["192.0.2.1:5300", "192.0.2.2"]);
+    let silent = read(Server::Bind, "options { hostname none; rrset-order { order fixed; }; };");
+    assert_eq!((silent.hostname.as_deref(), silent.rotate), (Some(""), false));
+    assert_eq!(read(Server::Nsd, "server:\n hide-identity: yes\n").hostname.as_deref(), Some(""));
+    assert_eq!(read(Server::Knot, "server:\n  tcp-idle-timeout: 2m\n").tcp_idle_timeout_s, Some(120));
+}
+
+#[test]
+fn what_comes_along_in_other_bounds_or_for_all_names_is_told() {
+    let bind = "options { allow-transfer { none; }; max-udp-size 8192; tcp-idle-timeout x; rrset-order { name \"a\" order random; };\n\
+                https-port 443; http-port 80; edns-udp-size 1232; tcp-initial-timeout 300; };";
+    let config = read(Server::Bind, bind);
+    assert_eq!((config.udp_payload_max, config.tcp_idle_timeout_s, config.rotate), (Some(4096), None, false));
+    let expected = [
+        "line 1: max-udp-size 8192: answers.udp-payload-max is from 512 to 4096, so it is 4096 here",
+        "line 1: rrset-order name a order random: answers.rotate is for all names and types alike",
+        "line 1: tcp-idle-timeout: \"x\" is not a number",
+        "line 2: edns-udp-size: answers.udp-payload-max, from max-udp-size, is for what is received as well",
+        "line 2: http-port: HTTP without TLS is not spoken here; with TLS: [encrypted] (docs/dns/encrypted.md)",
+        "line 2: https-port: the ports of addresses in [encrypted] (docs/dns/encrypted.md)",
+        "line 2: tcp-initial-timeout: tcp.idle-timeout-s is the one limit of connections here (docs/dns/reference.md)",
+    ];
+    assert_eq!(notes(&config), expected.map(|what| format!("/etc/main.conf, {what}")));
+}
+
+#[test]
+fn groups_of_remotes_of_knot_are_their_members_also_in_access_lists() {
+    let text = "remote:\n - id: one\n   address: 192.0.2.1\n   key: k\n - id: two\n   address: [192.0.2.2@54, 2001:db8::2]\n\
+                remotes:\n - id: both\n   remote: [one, two]\n\
+                acl:\n - id: theirs\n   remote: both\n   action: [transfer, notify]\n\
+                zone:\n - domain: a\n   master: both\n   notify: [both]\n   acl: theirs\n";
+    let config = read(Server::Knot, text);
+    assert_eq!(notes(&config), [] as [&str; 0]);
+    let zone = &config.secondaries[0];
+    let all = strings(["192.0.2.1 key k", "192.0.2.2:54", "2001:db8::2"]);
+    assert_eq!((&zone.primaries, &zone.notify), (&all, &all));
+    assert_eq!(zone.allow_transfer, Some(strings(["k", "192.0.2.2", "2001:db8::2"])));
 }
