@@ -175,9 +175,18 @@ fn zones_join_leave_and_change_places_as_the_catalog_says() {
         .process
         .wait_for_line("its zones stay as they are: not a catalog of version 2", PATIENCE)
         .unwrap();
+    let control = follower.directory.path().join("control.sock").display().to_string();
+    let is_said = |what: &str| {
+        let output = tests::command(&["dns", "zones", "--control", &control]).stdout;
+        String::from_utf8_lossy(&output).contains(what)
+    };
+    until("why is said", &follower.process, || {
+        is_said("not up to date: its zones stay as they are: not a catalog of version 2")
+    });
     write_catalog(&ours.directory, 4, "2", &[]);
     reload(&mut ours);
     follower.process.wait_for_line("has lost all of its zones at once", PATIENCE).unwrap();
+    until("that is said", &follower.process, || is_said("it has lost all of its zones at once"));
     assert!(text_of(at, "two.test").is_some() && text_of(at, "three.test").is_some());
 
     // Another label is another zone (RFC 9432, 5.4): it is transferred anew, though its serial is the same.
@@ -185,6 +194,7 @@ fn zones_join_leave_and_change_places_as_the_catalog_says() {
     write_catalog(&ours.directory, 5, "2", &[("d", "two.test"), ("c", "three.test")]);
     reload(&mut ours);
     until("two is new", &follower.process, || text_of(at, "two.test").as_deref() == Some("\"second\""));
+    until("all is well", &follower.process, || !is_said("not up to date"));
 
     // A restart without the primary has all of them.
     ours.process.end();

@@ -1,5 +1,6 @@
 //! Wrong input: the message says what is wrong and where, and what can be served is served.
 
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -191,6 +192,37 @@ fn check_by_an_ordinary_user_says_that_the_server_is_another_one() {
     assert_eq!(output.status.code(), Some(0), "{text}{}", String::from_utf8_lossy(&output.stderr));
     assert!(text.starts_with("user: warning: only root can check what daemon may read"), "{text}");
     assert!(text.contains(": zone example.com. serial "), "{text}");
+}
+
+#[test]
+fn check_says_when_the_journal_of_updates_or_a_signed_version_cannot_be_written() {
+    let directory = Directory::new().unwrap();
+    let zone = "@ 60 SOA ns h 1 2 3 4 5\n@ 60 NS ns.example.net.\n";
+    directory.write("example.com.zone", zone).unwrap();
+    let may = |mode| {
+        std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    // Root may write everywhere, so the server is somebody else then.
+    let user = if rustix::process::geteuid().is_root() { "user = \"daemon\"\n" } else { "" };
+    let check = |options: &str| {
+        may(0o755);
+        let text = format!("{user}[[zone]]\nfile = \"example.com.zone\"\n{options}");
+        let config = directory.write("dns.toml", &text).unwrap().display().to_string();
+        may(0o555);
+        let (text, status) = checked(&["--config", &config]);
+        may(0o755);
+        (text, status)
+    };
+    for (options, what) in [
+        ("allow-update = [\"127.0.0.1\"]", "the journal of its updates"),
+        ("dnssec = true", "its signed version"),
+    ] {
+        let (text, status) = check(options);
+        assert!(text.contains(&format!("example.com.zone: {what}: error: user ")), "{text}");
+        assert!(text.contains(" has to write into the directory ") && status == Some(1), "{text}");
+    }
+    let (text, status) = check("");
+    assert_eq!((text.contains("has to write"), status), (false, Some(0)), "{text}");
 }
 
 #[test]

@@ -150,8 +150,13 @@ impl Report {
         if let Some(file) = config.query_log.as_ref().and_then(QueryLogSpec::file) {
             self.check_directory_of("query-log", file);
         }
-        for spec in config.zones.iter().filter(|spec| spec.keys.is_some()) {
-            self.check_directory_of(&format!("{}: its signed version", spec.file.display()), &spec.file);
+        for spec in &config.zones {
+            let what = match (&spec.keys, config.transfers.has_updates(spec)) {
+                (Some(_), _) => "its signed version",
+                (None, true) => "the journal of its updates",
+                (None, false) => continue,
+            };
+            self.check_directory_of(&format!("{}: {what}", spec.file.display()), &spec.file);
         }
     }
 

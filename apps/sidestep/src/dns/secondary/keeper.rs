@@ -23,6 +23,8 @@ use super::{Acceptance, Change, Job, Outcome, Prepared, Publish, placeholder};
 const EXPIRED: &str = "it has expired, and no primary has it";
 /// The same of one that could not be written.
 const UNKEPT: &str = "its file does not have what is served: the log says why";
+/// The same of a catalog.
+const LOST_ALL: &str = "it has lost all of its zones at once: they are kept until it has others";
 
 /// A zone with its timers.
 struct Followed {
@@ -308,7 +310,12 @@ impl Keeper {
             (self.publish)(Change::Version(new));
             self.follow_catalog(number, now);
         }
-        self.tell(number, is_unkept.then(|| UNKEPT.to_owned()), now);
+        let problem = match self.catalog_problem(number) {
+            // Such a catalog is not written either, on purpose.
+            Some(problem) => problem,
+            None => is_unkept.then(|| UNKEPT.to_owned()),
+        };
+        self.tell(number, problem, now);
         self.schedule(number);
     }
 
@@ -376,6 +383,20 @@ impl Keeper {
             let version = placeholder(&member);
             (self.publish)(Change::Joined(Arc::clone(&member), version.clone()));
             self.follow(Prepared { spec: member, version, age: Duration::ZERO }, now);
+        }
+    }
+
+    /// What is wrong with a catalog that cannot be followed or names no zones, if something is; `None` for all others.
+    fn catalog_problem(&self, number: usize) -> Option<Option<String>> {
+        let Followed { spec, held, .. } = self.zones.get(&number)?;
+        let tree = held.as_ref().and_then(Version::tree).filter(|_| spec.is_catalog)?;
+        match catalog::members(tree) {
+            Err(error) => Some(Some(format!("its zones stay as they are: {error}"))),
+            Ok(members) if members.is_empty() => {
+                let has_lost_all = !self.gone(&spec.origin, &members).is_empty();
+                Some(has_lost_all.then(|| LOST_ALL.to_owned()))
+            }
+            Ok(_) => None,
         }
     }
 
