@@ -7,6 +7,7 @@ use dns_wire::{LabelStarts, Name, NameBuf, Rtype};
 use crate::builder::target_offset;
 use crate::tree::{Node, Zone};
 
+mod digests;
 mod signatures;
 
 pub use signatures::SignatureFault;
@@ -31,6 +32,15 @@ pub enum FindingKind {
     NoAddress(Rtype, NameBuf),
     /// A record names an alias (RFC 2181, 10.3).
     Alias(Rtype, NameBuf),
+    /// A record's digest has another length than the function that it names makes.
+    DigestLength {
+        /// Of the record.
+        rtype: Rtype,
+        /// Octets of its digest.
+        len: usize,
+        /// Octets that it should have.
+        expected: usize,
+    },
     /// The zone has signatures, and no records that deny.
     NoDenial,
     /// Signatures of this set, and of so many sets altogether, are not as validators want them. This is the first.
@@ -57,6 +67,11 @@ impl fmt::Display for FindingKind {
                 f,
                 "the {rtype} record names {host}, which is an alias; RFC 2181, 10.3 forbids that, and some resolvers do not follow \
                  it: name the host that the alias leads to"
+            ),
+            FindingKind::DigestLength { rtype, len, expected } => write!(
+                f,
+                "the {rtype} record has a digest of {len} octets, and its type of digest has {expected}: it matches nothing, and some secondaries \
+                 refuse the whole zone for it: copy it anew"
             ),
             FindingKind::NoDenial => f.write_str(
                 "the zone has signatures, and no NSEC records and no NSEC3 records that its NSEC3PARAM names, with at most 500 iterations, so \
@@ -91,14 +106,14 @@ impl fmt::Display for FindingKind {
     }
 }
 
-/// Everything that works badly in `zone`: hosts in the order of names, then signatures. `now` is in seconds since 1970, of which signatures know the lower
+/// Everything that works badly in `zone`: hosts and digests in the order of names, then signatures. `now` is in seconds since 1970, of which signatures know the lower
 /// 32 bits.
 pub fn findings(zone: &Zone, now: u32) -> impl Iterator<Item = Finding> {
     let no_servers =
         zone.apex().rrset(Rtype::NS).is_none().then(|| finding(zone.apex(), FindingKind::NoServers));
     // What lies below a boundary is for others to answer, or for nobody.
     let nodes = zone.nodes().filter(|node| !node.is_occluded());
-    let of_hosts = nodes.flat_map(move |node| of_node(zone, node));
+    let of_hosts = nodes.flat_map(move |node| of_node(zone, node).chain(digests::at_node(node)));
     no_servers.into_iter().chain(of_hosts).chain(signatures::of_zone(zone, now))
 }
 
@@ -165,6 +180,9 @@ mod tests {
                 FindingKind::MissingGlue(host) => format!("glue {host}"),
                 FindingKind::NoAddress(rtype, host) => format!("address {rtype} {host}"),
                 FindingKind::Alias(rtype, host) => format!("alias {rtype} {host}"),
+                FindingKind::DigestLength { rtype, len, expected } => {
+                    format!("digest {rtype} {len} {expected}")
+                }
                 FindingKind::NoDenial => "no denial".to_owned(),
                 FindingKind::Signatures(fault, rtype, _) => format!("{fault:?} {rtype}"),
             };
@@ -198,6 +216,33 @@ mod tests {
             "sub.test. alias NS alias.test.",
         ];
         assert_eq!(found(text), expected);
+    }
+
+    #[test]
+    fn digests_have_the_length_that_their_function_makes() {
+        let hex = |octets: usize| "AB".repeat(octets);
+        let zone = |over: usize| {
+            let (sha1, sha256, sha384) = (hex(20 + over), hex(32 + over), hex(48 + over));
+            format!(
+                "@ NS ns\nns A 192.0.2.1\nsub NS ns\nsub DS 1 13 2 {sha256}\nsub DS 1 13 1 {}\n@ CDS 0 0 0 00\nnew DS 1 13 200 AB\n\
+                 s SSHFP 4 1 {sha1}\nt TLSA 3 1 1 {sha256}\nt TLSA 3 1 0 ABCD\n@ ZONEMD 1 1 1 {sha384}\n",
+                hex(20)
+            )
+        };
+        assert_eq!(found(&zone(0)), Vec::<String>::new());
+        let expected = [
+            "test. digest ZONEMD 49 48",
+            "s.test. digest SSHFP 21 20",
+            "sub.test. digest DS 33 32",
+            "t.test. digest TLSA 33 32",
+        ];
+        let mut all = found(&zone(1));
+        all.sort();
+        assert_eq!(all, {
+            let mut expected = expected.map(str::to_owned).to_vec();
+            expected.sort();
+            expected
+        });
     }
 
     #[test]

@@ -171,6 +171,22 @@ fn check_reports_errors_with_file_and_line_and_warnings_with_zone_and_name() {
     assert_eq!(status, Some(0), "warnings are no failure");
 }
 
+#[test]
+fn what_is_wrong_with_one_zone_of_many_is_said_with_its_file() {
+    let directory = Directory::new().unwrap();
+    for (option, what) in [
+        ("notify = [\"ns2.example.com\"]", "notify: \"ns2.example.com\" is not an address"),
+        ("allow-update = [\"any\"]", "allow-update: \"any\" is neither an address"),
+        ("parent = [\"org\"]\ndnssec = true", "parent: \"org\" is not an address"),
+        ("nsec3 = true", "keys, new-keys, key-uri, algorithm, parent, csync and nsec3 have no use"),
+    ] {
+        let text = format!("[[zone]]\nfile = \"good.zone\"\n[[zone]]\nfile = \"b.zone\"\n{option}\n");
+        let config = directory.write("dns.toml", &text).unwrap().display().to_string();
+        let said = complaint(&["--config", &config]);
+        assert!(said.contains(&format!("zone \"b.zone\": {what}")), "{said}");
+    }
+}
+
 /// A configuration like that of the package: its user is another one than who checks it.
 #[test]
 fn check_by_an_ordinary_user_says_that_the_server_is_another_one() {

@@ -180,7 +180,7 @@ fn what_is_wrong_is_said_with_its_place() {
         (
             "dns.toml",
             "[[zone]]\nfile = \"x\"\nlines = { y = \"z\" }\n",
-            "zone.lines: \"y\" is not the name of a [[line]]",
+            "lines: \"y\" is not the name of a [[line]]",
         ),
         (
             "dns.toml",

@@ -43,14 +43,14 @@ pub(crate) enum ConfigError {
     #[error("{option}: {value:?} is not {expected}")]
     Form { option: &'static str, value: String, expected: &'static str },
     /// Keys for a zone that is not to be signed.
-    #[error("zone {}: keys, new-keys, key-uri, algorithm, parent, csync and nsec3 have no use without dnssec = true", .0.display())]
-    KeysUnused(PathBuf),
+    #[error("keys, new-keys, key-uri, algorithm, parent, csync and nsec3 have no use without dnssec = true")]
+    KeysUnused,
     /// A URI of a key that is none.
-    #[error("zone.key-uri: {0}")]
+    #[error("key-uri: {0}")]
     KeyUri(UriError),
     /// Two ways to come to keys.
-    #[error("zone {}: algorithm and key-uri do not go together: keys in tokens are made there", .0.display())]
-    AlgorithmOfToken(PathBuf),
+    #[error("algorithm and key-uri do not go together: keys in tokens are made there")]
+    AlgorithmOfToken,
     /// A name that two pools have.
     #[error("pool.names: {value} is in pool {} and in pool {}: remove it from one of them", pools[0], pools[1])]
     InTwoPools { value: String, pools: [String; 2] },
@@ -214,31 +214,10 @@ impl Config {
         let lines = LineSpecs::new(&file.lines, &file.geo, &directory)?;
         let mut zones = Vec::new();
         for table in &file.zones {
-            let origin = table.origin.as_deref().map(parse_origin).transpose()?;
-            let file = directory.join(&table.file);
-            let keys = keys_directory(table, &file, &directory)?;
-            let denial = if table.nsec3 { DenialBy::Nsec3 } else { DenialBy::Nsec };
-            let (makes_keys, lines) = (table.new_keys.unwrap_or(true), lines.of_zone(table, &directory)?);
-            let parent = servers_of_parent(&table.parent)?;
-            let algorithm = table.algorithm.as_deref().map(parse_algorithm).transpose()?;
-            let key_uri =
-                table.key_uri.as_deref().map(KeyUri::parse).transpose().map_err(ConfigError::KeyUri)?;
-            if algorithm.is_some() && key_uri.is_some() {
-                return Err(ConfigError::AlgorithmOfToken(table.file.clone()).into());
-            }
-            let spec = ZoneSpec {
-                file,
-                origin,
-                keys,
-                makes_keys,
-                key_uri,
-                algorithm,
-                has_csync: table.csync,
-                parent,
-                denial,
-                lines,
-            };
-            transfers.add_zone(&spec, table)?;
+            // Of a thousand zones the message has to say which one.
+            let of_zone = || format!("zone \"{}\"", table.file.display());
+            let spec = zone_spec(table, &lines, &directory).with_context(of_zone)?;
+            transfers.add_zone(&spec, table).with_context(of_zone)?;
             zones.push(spec);
         }
         for text in &options.sources.zones {
@@ -315,8 +294,24 @@ fn read_file(path: Option<&Path>) -> anyhow::Result<(ConfigFile, PathBuf)> {
     let Some(path) = path else { return Ok((ConfigFile::default(), PathBuf::new())) };
     let text = std::fs::read_to_string(path).map_err(explain_denial);
     let text = text.with_context(|| format!("reading {}", path.display()))?;
-    let file = toml::from_str(&text).with_context(|| format!("in {}", path.display()))?;
+    let in_file = || format!("in {}{}", path.display(), hint(&text, path));
+    let file = toml::from_str(&text).with_context(in_file)?;
     Ok((file, path.parent().unwrap_or(Path::new("")).to_owned()))
+}
+
+/// What the author of a file that cannot be read may have meant.
+fn hint(text: &str, path: &Path) -> String {
+    let line_with = |is_meant: &dyn Fn(&str) -> bool| text.lines().map(str::trim).find(|line| is_meant(line));
+    let is_of_bind =
+        |line: &str| (line.starts_with("zone \"") || line.starts_with("options")) && line.contains('{');
+    let is_single = |line: &str| ["[zone]", "[secondary]", "[key]", "[line]", "[pool]"].contains(&line);
+    if line_with(&is_of_bind).is_some() {
+        return format!(
+            ", which looks like a file of BIND (sidestep dns import bind {} prints ours)",
+            path.display()
+        );
+    }
+    line_with(&is_single).map_or_else(String::new, |table| format!(", where {table} has to be [{table}]"))
 }
 
 /// Files that the configuration names, and that are read with it.
@@ -399,15 +394,37 @@ fn is_about_signing(table: &ZoneTable) -> bool {
 
 fn parse_algorithm(text: &str) -> Result<Algorithm, ConfigError> {
     Algorithm::of_name(text).ok_or_else(|| ConfigError::Form {
-        option: "zone.algorithm",
+        option: "algorithm",
         value: text.to_owned(),
         expected: "ECDSAP256SHA256, ECDSAP384SHA384 or ED25519",
     })
 }
 
+/// What a table says of a zone, apart from its transfers.
+fn zone_spec(table: &ZoneTable, lines: &LineSpecs, directory: &Path) -> Result<ZoneSpec, ConfigError> {
+    let file = directory.join(&table.file);
+    let algorithm = table.algorithm.as_deref().map(parse_algorithm).transpose()?;
+    let key_uri = table.key_uri.as_deref().map(KeyUri::parse).transpose().map_err(ConfigError::KeyUri)?;
+    if algorithm.is_some() && key_uri.is_some() {
+        return Err(ConfigError::AlgorithmOfToken);
+    }
+    Ok(ZoneSpec {
+        origin: table.origin.as_deref().map(parse_origin).transpose()?,
+        keys: keys_directory(table, &file, directory)?,
+        makes_keys: table.new_keys.unwrap_or(true),
+        key_uri,
+        algorithm,
+        has_csync: table.csync,
+        parent: servers_of_parent(&table.parent)?,
+        denial: if table.nsec3 { DenialBy::Nsec3 } else { DenialBy::Nsec },
+        lines: lines.of_zone(table, directory)?,
+        file,
+    })
+}
+
 /// The servers of a zone's parent.
 fn servers_of_parent(texts: &[String]) -> Result<Vec<SocketAddr>, ConfigError> {
-    const OPTION: &str = "zone.parent";
+    const OPTION: &str = "parent";
     in_range(OPTION, texts.len() as u64, 0, 16)?;
     let mut servers = Vec::new();
     for text in texts {
@@ -424,7 +441,7 @@ fn keys_directory(table: &ZoneTable, file: &Path, directory: &Path) -> Result<Op
     let beside = || file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match (table.dnssec, &table.keys) {
         (false, None) if !is_about_signing(table) => Ok(None),
-        (false, _) => Err(ConfigError::KeysUnused(table.file.clone())),
+        (false, _) => Err(ConfigError::KeysUnused),
         (true, keys) => {
             Ok(Some(keys.as_ref().map_or_else(|| beside().to_owned(), |keys| directory.join(keys))))
         }
@@ -681,6 +698,16 @@ mod tests {
         );
         let file: ConfigFile = toml::from_str("mss-clamp = 1300\n").unwrap();
         assert_eq!(file.mss_clamp, Some(1300));
+    }
+
+    #[test]
+    fn the_message_about_a_file_says_what_its_author_may_have_meant() {
+        let said = |text| hint(text, Path::new("named.conf"));
+        let of_bind = ", which looks like a file of BIND (sidestep dns import bind named.conf prints ours)";
+        assert_eq!(said("// ours\noptions {\n"), of_bind);
+        assert_eq!(said(" zone \"a\" { type primary; };\n"), of_bind);
+        assert_eq!(said("listen = []\n[zone]\nfile = \"a\"\n"), ", where [zone] has to be [[zone]]");
+        assert_eq!(said("[[zone]]\nlines = { a = \"b\" }\n"), "");
     }
 
     #[test]

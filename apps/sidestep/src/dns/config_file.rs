@@ -32,7 +32,6 @@ pub(crate) struct ConfigFile {
     /// `native` or `generic`.
     pub(crate) xdp_mode: Option<XdpMode>,
     /// Octets of the largest TCP segment.
-    #[serde(alias = "mss_clamp")]
     pub(crate) mss_clamp: Option<u64>,
     /// Unix socket for statistics.
     pub(crate) control: Option<PathBuf>,

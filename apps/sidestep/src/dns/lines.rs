@@ -118,7 +118,7 @@ impl LineSpecs {
             table.lines.iter().map(|(line, file)| (line.as_str(), directory.join(file))).collect();
         let is_known = |line: &str| self.lines.iter().any(|spec| *spec.name == *line);
         if let Some(line) = files.keys().find(|line| !is_known(line)) {
-            return Err(form("zone.lines", (*line).to_owned(), "the name of a [[line]]"));
+            return Err(form("lines", (*line).to_owned(), "the name of a [[line]]"));
         }
         let own = self.lines.iter().filter(|spec| files.contains_key(&*spec.name));
         Ok(own

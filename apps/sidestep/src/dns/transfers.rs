@@ -320,19 +320,32 @@ pub(crate) fn access_list(option: &'static str, texts: &[String], keys: &Keys) -
                 )),
             };
         }
-        let name = parse_domain(option, text)?;
-        match keys.get(name.as_name()) {
-            Some(_) => Ok(Who::Key(Box::new(name))),
-            None => Err(anyhow!(
-                "{option}: {text:?} is neither an address, such as 192.0.2.1 or 192.0.2.0/24, nor the name of a [[key]]"
-            )),
-        }
+        let key = parse_domain(option, text).ok().filter(|name| keys.get(name.as_name()).is_some());
+        key.map(|name| Who::Key(Box::new(name))).ok_or_else(|| {
+            anyhow!(
+                "{option}: {text:?} is neither an address, such as 192.0.2.1 or 192.0.2.0/24, nor the name of a [[key]]{}",
+                of_other_servers(text)
+            )
+        })
     };
     let allowed = texts.iter().map(|text| {
         let encrypted = text.strip_prefix("encrypted:");
         Ok(Allowed { who: who(encrypted.unwrap_or(text))?, encrypted_only: encrypted.is_some() })
     });
     allowed.collect::<anyhow::Result<_>>().map(AccessList)
+}
+
+/// What to write in place of a word that access lists of other servers have.
+fn of_other_servers(text: &str) -> &'static str {
+    match text {
+        "any" | "all" | "*" => ". For everybody write \"0.0.0.0/0\" and \"::/0\"",
+        "none" => ". For nobody the list is empty: []",
+        "localhost" => ". For this host write \"127.0.0.0/8\" and \"::1\"",
+        "localnets" => ". Write the prefixes of the networks",
+        _ if text.starts_with('!') => ". A list excludes nobody: name those who may",
+        _ if text.starts_with("key ") => ". A key is named alone, without the word key",
+        _ => "",
+    }
 }
 
 /// `exposed` gets the file of its secret, if everybody may read it.
@@ -444,6 +457,15 @@ mod tests {
         let error = list(r#""other""#).unwrap_err().to_string();
         assert!(error.starts_with("allow-transfer: \"other\" is neither an address"), "{error}");
         assert!(resolve("").unwrap().allow_transfer.0.is_empty(), "nobody may by default");
+        for (word, instead) in [
+            ("any", "For everybody write \"0.0.0.0/0\" and \"::/0\""),
+            ("none", "the list is empty: []"),
+            ("!192.0.2.1", "A list excludes nobody"),
+            ("key k", "without the word key"),
+        ] {
+            let error = list(&format!("\"{word}\"")).unwrap_err().to_string();
+            assert!(error.contains("is neither an address") && error.contains(instead), "{error}");
+        }
     }
 
     #[test]

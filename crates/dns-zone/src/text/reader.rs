@@ -162,10 +162,11 @@ impl<'l, F: Files + ?Sized, R: Receiver> Reader<'l, F, R> {
                 let (path, reason) = (self.paths[file.0 as usize].clone(), error.to_string());
                 return Position { file, line, column: 1 }.fault(Problem::CannotRead { path, reason });
             }
-            let text = window.lines();
-            if text.contains(&0) {
-                return position_of_nul(text, file, line).fault(Problem::Nul);
+            // Before a line ends, which it may never do: a device, or what is no text.
+            if window.held().contains(&0) {
+                return position_of_nul(window.held(), file, line).fault(Problem::Nul);
             }
+            let text = window.lines();
             let lexer = if done == 0 { Lexer::new(text, file) } else { Lexer::resumed(text, file, line) };
             (count, line) = self.read_entries(lexer, window.is_last());
             done += count as u64;

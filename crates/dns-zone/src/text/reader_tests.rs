@@ -1,12 +1,14 @@
 //! The rules of master files, one by one.
 
 use std::collections::HashMap;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use dns_wire::{NameBuf, Rtype};
 
 use super::testing::{SOA, Texts, errors, read, records, records_of};
-use super::{Limits, Problem, Record, read_zone};
+use super::{Files, Limits, Problem, Record, TextFile, read_zone};
+use crate::load_zone;
 
 fn owners(text: &str) -> Vec<String> {
     records(text).iter().map(|record| record.split(' ').next().unwrap().to_string()).collect()
@@ -254,6 +256,24 @@ fn includes_are_bounded_in_depth_and_number() {
 #[test]
 fn what_is_no_text_is_refused() {
     assert_eq!(errors("a A 1.2.3.4\nb \0"), ["example.zone:3:3: a NUL octet: this is not a text file"]);
+}
+
+/// A device that never ends, nor its first line: what is behind some of it must not be read.
+#[test]
+fn what_is_no_text_is_refused_before_its_line_ends() {
+    struct Device;
+    impl Read for Device {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::OutOfMemory.into())
+        }
+    }
+    impl Files for Device {
+        fn open(&mut self, _: &Path) -> io::Result<TextFile> {
+            Ok(TextFile { text: Box::new(io::repeat(0).take(1000).chain(Device)), len: 0 })
+        }
+    }
+    let error = load_zone(&mut Device, Path::new("example.zone"), None, &Limits::default(), 1).unwrap_err();
+    assert_eq!(error.to_string(), "example.zone:1:1: a NUL octet: this is not a text file");
 }
 
 #[test]

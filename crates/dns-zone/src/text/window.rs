@@ -42,6 +42,11 @@ impl Window {
         Ok(())
     }
 
+    /// All that is held, also of a line that is not whole.
+    pub(super) fn held(&self) -> &[u8] {
+        &self.held
+    }
+
     /// The whole lines held.
     pub(super) fn lines(&self) -> &[u8] {
         let newline = self.held.iter().rposition(|&octet| octet == b'\n');
