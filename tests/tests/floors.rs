@@ -56,6 +56,7 @@ const FLOORS: &[House] = &[
                 "kept_sockets",
                 "kernel_memory",
                 "under_way",
+                "accept_queues",
                 "successor",
                 "strangers",
                 "look",

@@ -105,7 +105,9 @@ fn events_of_request(client: usize, socket: u8, request: Request) -> Vec<Event> 
             let event = if drain { Event::DrainBy } else { Event::ReleaseBy };
             return claims.into_iter().map(|claim| event(client, claim)).collect();
         }
-        Request::Move { connection, .. } => Some(Event::Moved(connection.connection.local.port())),
+        Request::Move { connection, .. } | Request::Enqueue { connection } => {
+            Some(Event::Moved(connection.connection.local.port()))
+        }
         Request::Handshake(handshake) => Some(Event::Awaited(handshake.local.port())),
         Request::Give { token: None } => Some(Event::HandOver(client, end(socket))),
         Request::IsShared { claim } => Some(Event::IsShared(client, claim)),

@@ -59,6 +59,7 @@ fn the_cases_have_every_request() {
         "route",
         "unanswered",
         "move",
+        "enqueue",
         "move_for",
         "handshake",
         "is_shared",
@@ -83,6 +84,7 @@ fn name_of(request: &Request) -> &'static str {
         Request::Route { .. } => "route",
         Request::Unanswered { .. } => "unanswered",
         Request::Move { .. } => "move",
+        Request::Enqueue { .. } => "enqueue",
         Request::MoveFor { .. } => "move_for",
         Request::Give { .. } => "give",
         Request::Handshake(_) => "handshake",
@@ -280,6 +282,10 @@ fn of_connections() -> Vec<Case> {
     let hands_on = |client, local| say(client, Request::Handshake(handshake(local)));
     let long = Handshake { saved_syn: Some([0; 200].into()), ..handshake(at(LISTENER)) };
     let late = Request::Deliver { local: at(LISTENER), remote: peer(), octets: vec![0; 20] };
+    let waits = |sockets, lens| {
+        let connection = moving(at(LISTENER), lens);
+        say_with(0, sockets, Request::Enqueue { connection })
+    };
     let heir = || [hello(1), say(1, Request::Queues { wanted: true }), listen(1)].concat();
     vec![
         ("moves", [serving(), moved(0, 0, [0; 3]), moved(0, FILE, [10, 20, 30])].concat()),
@@ -289,6 +295,11 @@ fn of_connections() -> Vec<Case> {
                 .concat(),
         ),
         ("moves_with_too_many_octets", [serving(), moved(0, FILE, [u32::MAX; 3])].concat()),
+        (
+            "waits_in_the_kernel",
+            [serving(), waits(LISTENER, [0; 3]), waits(ACCEPTED, [0; 3]), waits(0, [0; 3])].concat(),
+        ),
+        ("waits_without_octets", [serving(), waits(LISTENER, [10, 0, 0]), waits(TWO, [10, 0, 0])].concat()),
         ("late_for_nothing", [serving(), say(0, late)].concat()),
         ("hands_over", [serving(), heir(), adopt(0, ACCEPTED), leave(0)].concat()),
         (

@@ -631,6 +631,104 @@ fn a_connection_that_is_moved_goes_on_in_the_kernel() {
     assert!(matches!(refused, ClientError::Refused(Refusal::NoSuchClaim)), "{refused}");
 }
 
+/// A connection of a peer's that no stack has, another one, and the listener where they wait.
+struct Waiting {
+    setting: Setting,
+    client: Client,
+    listener: TcpListener,
+    peer: TcpStream,
+    connection: Established,
+    other: (TcpStream, Established),
+}
+
+impl Waiting {
+    fn new() -> Option<Waiting> {
+        let setting = Setting::new(1)?;
+        let (mut client, listener) = (setting.attached(), setting.listen());
+        let take = || {
+            let peer = setting.peer();
+            let (accepted, _) = listener.accept().unwrap();
+            (peer, setting.lab.inside(Side::Server, || kernel_connection::take(accepted)))
+        };
+        let ((peer, connection), other) = (take(), take());
+        client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+        setting.wait_for_effect(&listener);
+        listener.set_nonblocking(true).unwrap();
+        Some(Waiting { setting, client, listener, peer, connection, other })
+    }
+
+    fn refusal(&mut self, connection: &Established, listener: impl AsFd) -> Refusal {
+        match self.client.enqueue(connection, listener.as_fd()) {
+            Err(ClientError::Refused(refusal)) => refusal,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_waits_is_accepted_by_whoever_has_the_listener() {
+    let Some(mut waiting) = Waiting::new() else { return };
+    let connection = Established { received: b"received".to_vec(), ..waiting.connection.clone() };
+    waiting.client.enqueue(&connection, waiting.listener.as_fd()).unwrap();
+    let (mut accepted, remote) = waiting.listener.accept().unwrap();
+    assert_eq!(remote, connection.remote);
+    let mut octets = [0; 8];
+    accepted.read_exact(&mut octets).unwrap();
+    assert_eq!(&octets, b"received");
+    assert!(is_alive(&mut waiting.peer, &mut accepted));
+    let listener = waiting.listener.try_clone().unwrap();
+    let refused = waiting.refusal(&connection, listener);
+    assert!(matches!(refused, Refusal::NotTaken(_)), "the kernel has it: {refused}");
+    assert!(is_alive(&mut waiting.peer, &mut accepted), "and keeps it");
+    assert!(waiting.setting.kernel_is_silent(), "new connections are still the client's");
+}
+
+#[test]
+fn a_connection_that_its_peer_has_closed_waits_as_such() {
+    let Some(mut waiting) = Waiting::new() else { return };
+    let rcv_nxt = waiting.connection.rcv_nxt + 1;
+    let received = vec![7; 32 << 10];
+    let connection = Established { state: State::CloseWait, rcv_nxt, received, ..waiting.connection.clone() };
+    waiting.client.enqueue(&connection, waiting.listener.as_fd()).unwrap();
+    let (mut accepted, _) = waiting.listener.accept().unwrap();
+    let mut octets = Vec::new();
+    accepted.read_to_end(&mut octets).unwrap();
+    assert_eq!(octets, connection.received);
+}
+
+#[test]
+fn a_connection_that_cannot_wait_in_the_kernel_is_refused() {
+    let Some(mut waiting) = Waiting::new() else { return };
+    let (listener, connection) = (waiting.listener.try_clone().unwrap(), waiting.connection.clone());
+    let unfit = [
+        Established { unsent: b"sent".to_vec(), ..connection.clone() },
+        Established { received: vec![0; (32 << 10) + 1], ..connection.clone() },
+        Established { peer_mss: 100, ..connection.clone() },
+        Established { snd_wscale: 15, ..connection.clone() },
+    ];
+    for connection in &unfit {
+        assert!(matches!(waiting.refusal(connection, &listener), Refusal::NotTaken(_)), "{connection:?}");
+    }
+    let bind = || TcpListener::bind((SERVER_V4, PORT + 1)).unwrap();
+    let others = waiting.setting.lab.inside(Side::Server, bind);
+    assert_eq!(waiting.refusal(&connection, &others), Refusal::NoSuchClaim);
+    let local = others.local_addr().unwrap();
+    assert_eq!(waiting.refusal(&Established { local, ..connection.clone() }, &others), Refusal::NoSuchClaim);
+    let no_listener = waiting.peer.try_clone().unwrap();
+    assert_eq!(waiting.refusal(&connection, no_listener), Refusal::NotListening);
+
+    rustix::net::listen(&listener, 0).unwrap(); // Room for one.
+    waiting.client.enqueue(&connection, listener.as_fd()).unwrap();
+    let (mut other, unheard) = (waiting.other.0.try_clone().unwrap(), waiting.other.1.clone());
+    assert!(matches!(waiting.refusal(&unheard, &listener), Refusal::NotTaken(_)), "its accept queue is full");
+    let (mut accepted, remote) = listener.accept().unwrap();
+    assert_eq!(remote, connection.remote);
+    assert!(is_alive(&mut waiting.peer, &mut accepted));
+    waiting.client.enqueue(&unheard, listener.as_fd()).unwrap();
+    let (mut accepted, _) = listener.accept().unwrap();
+    assert!(is_alive(&mut other, &mut accepted), "nobody has told its peer of the refusal");
+}
+
 /// The peer's FIN came already, and on this host nothing arrives that is sent in its name.
 #[test]
 fn who_moves_what_the_kernel_cannot_be_told_holds_up_nobody_else() {

@@ -28,7 +28,11 @@ const HEADER_LEN: usize = 16;
 /// `struct inet_diag_req_v2`, and the first part of `struct inet_diag_msg` (linux/inet_diag.h).
 const REQUEST_LEN: usize = 56;
 const ANSWER_LEN: usize = 52;
-/// Where the latter has the socket's user.
+/// All of the latter; attributes follow. And where the request says which: INET_DIAG_INFO.
+const MESSAGE_LEN: usize = 72;
+const EXTENSIONS_AT: usize = 18;
+const INFO: u8 = 2;
+/// Where an answer has the socket's user.
 const OWNER_AT: usize = 64;
 
 /// The kernel's answers come in parts of at most this many octets.
@@ -81,6 +85,36 @@ pub fn tcp_listener_for(local: SocketAddr) -> io::Result<Option<KernelSocket>> {
     let mut request = request(family, Transport::Tcp.number(), LISTEN, local.port());
     write_address(local.ip(), &mut request[28..44]);
     Ok(look_up(request)?.and_then(|answer| read(&answer)))
+}
+
+/// How many sequence numbers of the peer's the kernel has received on a connection of TCP, of which the FIN is one; `None` if it has no such connection. It looks
+/// nowhere but there.
+pub fn tcp_received(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<u64>> {
+    let family = FAMILIES[usize::from(local.is_ipv6())];
+    let mut request = request(family, Transport::Tcp.number(), ALL, local.port());
+    request[EXTENSIONS_AT] = 1 << (INFO - 1);
+    request[26..28].copy_from_slice(&remote.port().to_be_bytes());
+    write_address(local.ip(), &mut request[28..44]);
+    write_address(remote.ip(), &mut request[44..60]);
+    let Some(answer) = look_up(request)? else { return Ok(None) };
+    // If there is none, the kernel tells of the listener.
+    let is_it = read(&answer).is_some_and(|socket| socket.remote == remote);
+    Ok(if is_it { bytes_received(&answer) } else { None })
+}
+
+/// `tcpi_bytes_received` of the `struct tcp_info` (linux/tcp.h) among the attributes of an answer.
+fn bytes_received(answer: &[u8]) -> Option<u64> {
+    const RECEIVED_AT: usize = 128;
+    let mut attributes = answer.get(MESSAGE_LEN..)?;
+    while let Some((head, _)) = attributes.split_first_chunk::<4>() {
+        let (len, kind) = (u16::from_ne_bytes([head[0], head[1]]), u16::from_ne_bytes([head[2], head[3]]));
+        let attribute = attributes.get(4..usize::from(len))?;
+        if kind == u16::from(INFO) {
+            return Some(u64::from_ne_bytes(*attribute.get(RECEIVED_AT..)?.first_chunk()?));
+        }
+        attributes = attributes.get(usize::from(len).next_multiple_of(4)..)?;
+    }
+    None
 }
 
 /// The user whose socket the kernel gives a datagram for `local` from `remote` that comes by the interface of this number, if there is one. Both have
@@ -244,6 +278,24 @@ mod tests {
             drop(listener);
             assert_eq!(tcp_listener_for(local).unwrap(), None);
             assert!(!tcp_listeners().unwrap().contains(&listens));
+        }
+    }
+
+    #[test]
+    fn what_a_connection_has_received_is_told_with_the_fin() {
+        use std::io::Write;
+        for (bound, address) in [("127.0.0.1:0", "127.0.0.1"), ("[::1]:0", "::1"), ("[::]:0", "127.0.0.1")] {
+            let listener = TcpListener::bind(bound).unwrap();
+            let local = SocketAddr::new(address.parse().unwrap(), listener.local_addr().unwrap().port());
+            let mut client = TcpStream::connect(local).unwrap();
+            let remote = client.local_addr().unwrap();
+            assert_eq!(tcp_received(local, remote).unwrap(), Some(0), "{bound}");
+            client.write_all(b"hello").unwrap();
+            assert_eq!(tcp_received(local, remote).unwrap(), Some(5), "{bound}");
+            client.shutdown(std::net::Shutdown::Write).unwrap();
+            assert_eq!(tcp_received(local, remote).unwrap(), Some(6), "{bound}");
+            let nobody = SocketAddr::new(remote.ip(), 1);
+            assert_eq!(tcp_received(local, nobody).unwrap(), None, "{bound}: only its listener is there");
         }
     }
 

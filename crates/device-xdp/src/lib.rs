@@ -14,12 +14,15 @@
 //! Attaching and opening need privileges, serving needs none: one process may make a device by [`XdpDevice::lend`], and another
 //! one take it over by [`XdpDevice::adopt`].
 //!
+//! [`AcceptQueueProgram`] has the kernel take a connection of another stack into the accept queue of one of its listeners.
+//!
 //! # Where the unsafe is
 //!
 //! `syscalls` (one function per system call), `ring` (entries of memory shared with the kernel), `umem` (slots that come
 //! back from the kernel), `shared` (slots that several processes have, and the area that says which). These modules state their rules; the
 //! rest of the crate is safe code.
 
+mod accept_queue;
 mod chain;
 mod claim_key;
 mod claims;
@@ -52,6 +55,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::accept_queue::{AcceptQueueProgram, Agreements, Placed};
 pub use crate::counters::SteeringCounters;
 pub use crate::data_path::XdpPath;
 pub use crate::device::XdpDevice;

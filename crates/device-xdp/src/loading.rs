@@ -1,4 +1,4 @@
-//! Loading the steering program, and attaching it.
+//! Loading BPF programs, and attaching the steering program.
 
 use std::error::Error;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use aya::maps::{Map, MapError};
-use aya::programs::Xdp;
+use aya::programs::{ProgramError, Xdp};
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 
 use crate::error::{causes, chain, map_error};
@@ -54,6 +54,12 @@ pub(crate) fn open_object(directory: Option<&Path>) -> Result<Ebpf, XdpError> {
     loader.load(OBJECT).map_err(|error| load_error(&error))
 }
 
+/// The maps of another object, and its program, which is to be loaded.
+pub(crate) fn open_other(object: &[u8]) -> Result<Ebpf, XdpError> {
+    syscalls::raise_memlock_limit();
+    EbpfLoader::new().load(object).map_err(|error| load_error(&error))
+}
+
 /// Whether a packet may come in several frames.
 pub(crate) fn has_chains(mode: AttachMode) -> bool {
     mode == AttachMode::Generic && syscalls::kernel_version() >= GENERIC_SINCE
@@ -63,24 +69,24 @@ pub(crate) fn has_chains(mode: AttachMode) -> bool {
 pub(crate) fn program(object: &mut Ebpf, mode: AttachMode) -> Result<&mut Xdp, XdpError> {
     let name = if has_chains(mode) { STEERING_CHAINS } else { STEERING };
     let program = object.program_mut(name).expect("the object holds the program");
-    program.try_into().map_err(|error: aya::programs::ProgramError| load_error(&error))
+    program.try_into().map_err(|error: ProgramError| load_error(&error))
 }
 
 pub(crate) fn load_program(object: &mut Ebpf, mode: AttachMode) -> Result<&Xdp, XdpError> {
     let program = program(object, mode)?;
     // Where both modes have the same one, it is loaded when the second is tried.
     if program.fd().is_err() {
-        load(program)?;
+        load(|| program.load())?;
     }
     Ok(program)
 }
 
 /// Has the kernel verify and take the program. Verifying ends with EAGAIN when a signal comes to the thread: signals wait until it is
 /// done, lest they come more often than it takes. For others that make the kernel stop it is tried again.
-pub(crate) fn load(program: &mut Xdp) -> Result<(), XdpError> {
+pub(crate) fn load(mut load: impl FnMut() -> Result<(), ProgramError>) -> Result<(), XdpError> {
     let began = Instant::now();
     loop {
-        match syscalls::with_signals_blocked(|| program.load()) {
+        match syscalls::with_signals_blocked(&mut load) {
             Err(error) if refusal(&error) == Some(libc::EAGAIN) && began.elapsed() < LOADING_MAX => {}
             outcome => return outcome.map_err(|error| load_error(&error)),
         }
@@ -179,7 +185,7 @@ fn refusal(error: &(dyn Error + 'static)) -> Option<i32> {
 pub(crate) fn load_error(error: &(dyn Error + 'static)) -> XdpError {
     match refusal(error) {
         Some(errno @ (libc::EPERM | libc::EACCES)) if !is_verifier(error) => XdpError::NotPermitted {
-            operation: "loading the steering program",
+            operation: "loading a BPF program",
             source: io::Error::from_raw_os_error(errno),
         },
         _ => XdpError::Load(chain(error)),
@@ -188,10 +194,8 @@ pub(crate) fn load_error(error: &(dyn Error + 'static)) -> XdpError {
 
 /// The verifier refuses a program with EACCES too, but says why.
 fn is_verifier(error: &(dyn Error + 'static)) -> bool {
-    causes(error).any(|cause| match cause.downcast_ref::<aya::programs::ProgramError>() {
-        Some(aya::programs::ProgramError::LoadError { verifier_log, .. }) => {
-            !verifier_log.to_string().is_empty()
-        }
+    causes(error).any(|cause| match cause.downcast_ref::<ProgramError>() {
+        Some(ProgramError::LoadError { verifier_log, .. }) => !verifier_log.to_string().is_empty(),
         _ => false,
     })
 }

@@ -323,7 +323,7 @@ impl SteeringProgram {
         let covered_queues = self.interface.queue_pairs()?;
         let program = program(&mut self.object, self.mode)?;
         program.unload().map_err(|error| load_error(&error))?; // The link still holds the old copy.
-        load(program)?;
+        load(|| program.load())?;
         update(&self.link, program)?;
         self.covered_queues = covered_queues;
         Ok(())

@@ -11,7 +11,9 @@ use std::ptr::{self, NonNull};
 
 use frame::Region;
 
-pub(crate) use bpf::{attach_xdp, detach_link, new_lru_hash, open_pinned, pin, program_time, update_link};
+pub(crate) use bpf::{
+    attach_to_ingress, attach_xdp, detach_link, new_lru_hash, open_pinned, pin, program_time, update_link,
+};
 
 /// `SOL_XDP` option of Linux 6.17: most frames that one sendto moves in copy mode, 32 before.
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;

@@ -237,6 +237,13 @@ impl RawSocket {
         open(ipv6, libc::SOCK_RAW, libc::IPPROTO_RAW).map(RawSocket)
     }
 
+    /// What is sent has this mark, SO_MARK in socket(7).
+    pub(crate) fn set_mark(&self, mark: u32) -> io::Result<()> {
+        let (value, len) = ((&raw const mark).cast(), size_of_val(&mark) as socklen_t);
+        // SAFETY: `value` is as long as said, and the kernel only reads it.
+        check(unsafe { libc::setsockopt(self.0.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MARK, value, len) })
+    }
+
     /// Sends a packet, with all its headers, towards `destination`.
     pub(crate) fn send(&self, packet: &[u8], destination: SocketAddr) -> io::Result<()> {
         let address = sockaddr(SocketAddr::new(destination.ip(), 0)); // A port would be a protocol.

@@ -22,32 +22,43 @@ impl StandIn {
         RawSocket::new(established.local.is_ipv6()).map(StandIn)
     }
 
+    pub(crate) fn over(socket: RawSocket) -> StandIn {
+        StandIn(socket)
+    }
+
     /// The FIN that has already arrived, behind all received data.
     pub(crate) fn send_fin(&self, established: &Established) -> io::Result<()> {
-        self.send(established, flag::FIN | flag::ACK)
+        self.send_segment(established, flag::FIN | flag::ACK, established.received.len() as u32, &[])
     }
 
     /// An acknowledgement of all that the peer has acknowledged, as if it came before the FIN.
     pub(crate) fn send_acknowledgement(&self, established: &Established) -> io::Result<()> {
-        self.send(established, flag::ACK)
+        self.send_segment(established, flag::ACK, established.received.len() as u32, &[])
     }
 
-    fn send(&self, established: &Established, flags: u8) -> io::Result<()> {
+    /// A segment that begins so many octets behind the first one that was not read, with all that the peer has acknowledged.
+    pub(crate) fn send_segment(
+        &self,
+        established: &Established,
+        flags: u8,
+        at: u32,
+        payload: &[u8],
+    ) -> io::Result<()> {
         let (peer, us) = (established.remote, established.local);
         let window = (established.snd_wnd >> established.snd_wscale).min(u32::from(u16::MAX)) as u16;
+        let unread = established.received.len() as u32;
         let fields = tcp::Fields {
             source_port: peer.port(),
             destination_port: us.port(),
-            sequence_number: established.received_end().0,
+            sequence_number: (established.received_end() - unread + at).0,
             acknowledgement_number: established.snd_una.0,
             flags,
             window,
             urgent_pointer: 0,
             options: &options(established),
         };
-        let mut packet = [0; ipv6::HEADER_LEN + 60];
-        let len = write(&mut packet, (peer, us), &fields).ok_or(io::ErrorKind::InvalidInput)?;
-        self.0.send(&packet[..len], us)
+        let packet = write(&fields, (peer, us), payload).ok_or(io::ErrorKind::InvalidInput)?;
+        self.0.send(&packet, us)
     }
 }
 
@@ -91,12 +102,16 @@ pub(crate) fn packet_of(local: SocketAddr, remote: SocketAddr, segment: &[u8]) -
     Some(packet)
 }
 
-/// Writes an IP packet with a TCP header and no data; returns its length.
-fn write(packet: &mut [u8], ends: (SocketAddr, SocketAddr), fields: &tcp::Fields<'_>) -> Option<usize> {
-    let payload_len = tcp::HEADER_LEN + fields.options.len();
-    let (ip_len, sum) = write_ip(packet, ends, payload_len)?;
-    tcp::write(packet.get_mut(ip_len..ip_len + payload_len)?, fields, Some(sum))?;
-    Some(ip_len + payload_len)
+/// An IP packet with this TCP segment.
+fn write(fields: &tcp::Fields<'_>, ends: (SocketAddr, SocketAddr), payload: &[u8]) -> Option<Vec<u8>> {
+    let segment_len = tcp::HEADER_LEN + fields.options.len() + payload.len();
+    let mut packet = vec![0; ipv6::HEADER_LEN + segment_len];
+    let (ip_len, sum) = write_ip(&mut packet, ends, segment_len)?;
+    packet.truncate(ip_len + segment_len);
+    let segment = packet.get_mut(ip_len..)?;
+    segment.get_mut(segment_len - payload.len()..)?.copy_from_slice(payload);
+    tcp::write(segment, fields, Some(sum))?;
+    Some(packet)
 }
 
 /// Writes the IP header from the first end to the second; returns its length, and the initial sum of the TCP checksum.

@@ -4,8 +4,8 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lab::SERVER_V4;
 use lab::programs::{Network, Nginx, Program, Ready, Running};
+use lab::{SERVER_V4, Side};
 use rustix::process::{Pid, Signal, kill_process};
 use tests::Exchange;
 
@@ -175,6 +175,56 @@ fn a_listener_whose_workers_take_turns_is_left_to_the_kernel() {
     let carrier = Carrier::Either("its workers take turns");
     trial.load("32 clients", carrier, || trial.inside(|| exchange().into()));
     assert!(trial.end(nginx).success());
+}
+
+/// It waits for connections, and starts a program for each that accepts one and ends, as Postfix and Dovecot do.
+const MASTER: &str = r#"
+import os, select, signal, socket, sys, time
+if len(sys.argv) > 1:
+    listener = socket.socket(fileno=int(sys.argv[1]))
+    listener.settimeout(5)
+    try:
+        connection, _ = listener.accept()
+    except TimeoutError:
+        sys.exit()
+    connection.settimeout(60)
+    connection.sendall(b"echo " + connection.recv(100))
+    sys.exit()
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+listener = socket.create_server(("0.0.0.0", 7000), backlog=100)
+listener.setblocking(True)
+os.set_inheritable(listener.fileno(), True)
+script = sys.orig_argv[sys.orig_argv.index("-c") + 1]
+while True:
+    select.select([listener], [], [])
+    if os.fork() == 0:
+        os.execv(sys.executable, [sys.executable, "-c", script, str(listener.fileno())])
+    time.sleep(0.02)
+"#;
+
+/// Twenty connections at a time, ten times: each is to be answered.
+const BURSTS: &str = r#"
+import socket, sys, threading
+answered = []
+def ask(number):
+    with socket.create_connection((sys.argv[1], 7000), timeout=60) as connection:
+        connection.sendall(b"%d" % number)
+        answered.append(connection.recv(100) == b"echo %d" % number)
+for _ in range(10):
+    threads = [threading.Thread(target=ask, args=[number]) for number in range(20)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+print(answered.count(True))
+"#;
+
+/// What comes to the master, or to a program that has accepted one already, is for whoever accepts next.
+#[test]
+fn no_connection_is_lost_where_a_master_watches_for_programs_that_accept_one_each() {
+    let Some(trial) = Trial::with_queues("a master and its programs", 2) else { return };
+    let master = trial.start(&Program::new("master", "python3 -c").argument(MASTER).ready(Ready::Port(7000)));
+    let mut client = trial.lab.command(Side::Client, "python3");
+    assert_eq!(finish(client.args(["-c", BURSTS, SERVER_V4])).trim(), "200");
+    trial.end(master);
 }
 
 /// Whoever shares a queue could read the other's packets.

@@ -323,9 +323,25 @@ impl Client {
         }
         let (connection, file) = pack(connection, socket, offered).map_err(ClientError::Unmade)?;
         let request = Request::Move { connection, offered };
-        let answer = self.ask_to_move(&request, file.as_ref().map(AsFd::as_fd), offered_for);
+        let answer = self.ask_to_move(&request, file.as_ref().map(AsFd::as_fd).as_slice(), offered_for);
         file.into_iter().for_each(discard);
         moved(answer?)
+    }
+
+    /// Has a connection that waits to be accepted, and that the stack has let go of, wait at the kernel's listener. It is still ours after a refusal.
+    pub fn enqueue(&mut self, connection: &Established, listener: BorrowedFd<'_>) -> Result<(), ClientError> {
+        if self.is_left_alone() || !self.has_room() {
+            return Err(Refusal::NotTaken("nobody can take it".to_owned()).into());
+        }
+        let (connection, file) =
+            pack(connection, SocketKind::default(), false).map_err(ClientError::Unmade)?;
+        let fds: Vec<BorrowedFd<'_>> = [listener].into_iter().chain(file.as_ref().map(AsFd::as_fd)).collect();
+        let answer = self.ask_to_move(&Request::Enqueue { connection }, &fds, None);
+        file.into_iter().for_each(discard);
+        match answer?.message {
+            Answer::Done => Ok(()),
+            answer => Err(unexpected(answer)),
+        }
     }
 
     /// Whether there are descriptors for the octets of a connection and for the kernel's socket, without which the broker would have moved it in
@@ -344,12 +360,12 @@ impl Client {
     fn ask_to_move(
         &mut self,
         request: &Request,
-        file: Option<BorrowedFd<'_>>,
+        fds: &[BorrowedFd<'_>],
         offered_for: Option<Duration>,
     ) -> Result<Arrived<Answer>, ClientError> {
         let began = Instant::now();
         let last = began + self.patience_to_move()?;
-        let id = match self.put(request, file.as_slice(), offered_for.map_or(last, |time| began + time)) {
+        let id = match self.put(request, fds, offered_for.map_or(last, |time| began + time)) {
             Err(ClientError::TimedOut) if offered_for.is_some() => return Err(Refusal::TooLate.into()),
             sent => sent?,
         };
@@ -357,7 +373,7 @@ impl Client {
             if let Some(answer) = self.answer_until(id, began + time)? {
                 return Ok(answer);
             }
-            if file.is_some_and(decide) {
+            if fds.first().is_some_and(decide) {
                 self.wait_no_more(id, request, began);
                 return Err(Refusal::TooLate.into());
             }

@@ -31,7 +31,7 @@ pub use values::{
 };
 
 /// Said in [`Request::Hello`]; a broker of another version refuses. It counts what an older library or broker would not understand.
-pub const VERSION: u32 = 13;
+pub const VERSION: u32 = 14;
 
 /// Names the broker's socket to programs: its abstract name, without the leading zero octet.
 pub const ENVIRONMENT: &str = "SIDESTEP_BROKER";
@@ -170,6 +170,15 @@ pub enum Request {
         /// We go on with it if we are first to add `F_SEAL_SEAL` (fcntl(2)) to the file: [`Refusal::TooLate`]. If the broker is, it moves.
         #[serde(default)]
         offered: bool,
+    },
+    /// A connection of ours that waits to be accepted goes to the accept queue of the kernel's listener, where all who have the listener find it:
+    /// [`Answer::Done`]. As with [`Request::Move`], the stack must have let go of it, and gets it back if this is refused. The listener must be, or have
+    /// been, claimed by us on this connection to the broker.
+    ///
+    /// Beside it: the listener, and a file with the octets that [`Moving`] counts, if there are some.
+    Enqueue {
+        /// The connection.
+        connection: Moving,
     },
     /// A connection that one of the processes had which this one was forked from: [`Answer::Moved`].
     MoveFor {

@@ -89,6 +89,9 @@ pub enum Refusal {
     /// The kernel did not take the connection.
     #[error("the kernel refused the connection: {0}")]
     NotTaken(String),
+    /// No connection gets into the accept queues of the kernel's listeners: it takes Linux 6.8.
+    #[error("the accept queues of the kernel's listeners cannot be added to: {0}")]
+    NoAcceptQueues(String),
     /// The kernel had the connection, or a part of it, and could not go on with it: nobody can.
     #[error("the connection was lost on its way to the kernel: {0}")]
     Lost(String),

@@ -206,22 +206,18 @@ impl Registry {
     }
 
     /// Who else can accept a connection that waited at a listener of `from`: rather a process with the very same socket than one
-    /// with another at the same port, which must be the same user's. Of several the one that asked for it last comes first, then those
-    /// before; but who closes its listener leaves all to the last, as the others may be about to close theirs.
-    pub fn heir(&mut self, from: ClientId, local: SocketAddr) -> Option<(ClientId, ClaimId)> {
+    /// with another at the same port, which must be the same user's. Of several the one that asked for it last: the others may be about to close
+    /// theirs.
+    pub fn heir(&self, from: ClientId, local: SocketAddr) -> Option<(ClientId, ClaimId)> {
         let listeners = || self.covering(Transport::Tcp, local).filter(|(_, claim)| claim.listens());
         let own = || listeners().filter(|(_, claim)| claim.client == from);
         let cookies = self.listeners_at(from, local);
-        let closes = own().any(|(_, claim)| !self.can_accept(claim));
         let former = self.former_at(from, local).map(|former| former.owner);
         let owners: BTreeSet<u32> = own().map(|(_, claim)| claim.shadow.owner).chain(former).collect();
         let is_kin = |it: &Claim| cookies.contains(&it.shadow.cookie) || owners.contains(&it.shadow.owner);
         let others = listeners().filter(|(_, it)| it.client != from && is_kin(it) && self.can_accept(it));
-        let its_turn = |id: ClaimKey| closes || self.last_heir.is_none_or(|last| id < last);
-        let best =
-            others.max_by_key(|(id, claim)| (cookies.contains(&claim.shadow.cookie), its_turn(*id), *id));
+        let best = others.max_by_key(|(id, claim)| (cookies.contains(&claim.shadow.cookie), *id));
         let (number, client) = best?.0;
-        self.last_heir = Some((number, client));
         Some((client, number))
     }
 

@@ -197,8 +197,6 @@ pub struct Registry {
     last_claim: u64,
     /// Numbers up to this one may be those of brokers whose place this one has taken.
     others_claims: u64,
-    /// The last heir.
-    last_heir: Option<ClaimKey>,
 }
 
 /// Clients.

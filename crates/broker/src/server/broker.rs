@@ -12,6 +12,7 @@ use control::{ClampWatch, NetlinkMonitor};
 use rustix::event::epoll;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
+use super::accept_queues::AcceptQueues;
 use super::connection::Connection;
 use super::data_path::DataPaths;
 use super::family::Families;
@@ -48,6 +49,7 @@ pub(super) struct Broker {
     pub(super) observed_in: Option<PathBuf>,
     pub(super) zero_copy: bool,
     pub(super) identify: Identify,
+    pub(super) accept_queues: AcceptQueues,
     pub(super) families: Families,
     /// The kernel's number for the network namespace.
     pub(super) namespace: u64,
@@ -133,14 +135,6 @@ impl Broker {
 /// The kernel's number for the network namespace of this thread.
 pub(super) fn own_namespace() -> io::Result<u64> {
     shadow::namespace_of(socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?)
-}
-
-/// Unpredictable numbers.
-pub(super) fn random_numbers() -> io::Result<[u64; 2]> {
-    use std::io::Read;
-    let mut octets = [[0; 8]; 2];
-    std::fs::File::open("/dev/urandom")?.read_exact(octets.as_flattened_mut())?;
-    Ok(octets.map(u64::from_ne_bytes))
 }
 
 pub(super) fn watch(epoll: &OwnedFd, fd: impl AsFd, token: u64, flags: epoll::EventFlags) -> io::Result<()> {

@@ -9,10 +9,11 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, setrlimit};
 
-use super::broker::{Broker, random_numbers, watch};
+use super::broker::{Broker, watch};
 use super::connection::{Connection, Fault, Untold};
 use super::family::{Kin, nearest};
 use super::helpers::{Passed, Theirs};
+use super::machine::random_numbers;
 use super::names::printable;
 use super::notice::Notice;
 use super::privilege::is_as_privileged;

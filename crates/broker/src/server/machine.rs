@@ -1,5 +1,7 @@
 //! What this machine has, and how it is set up.
 
+use std::io;
+
 /// Octets of memory, by proc_meminfo(5); where it does not tell, few.
 pub(super) fn memory_len() -> usize {
     const FEW: usize = 1 << 30;
@@ -29,6 +31,14 @@ fn local_ports_in(range: &str, reserved: &str) -> Option<((u16, u16), PortRanges
         Some((first.parse().ok()?, last.parse().ok()?))
     });
     Some((range, reserved.collect::<Option<_>>()?))
+}
+
+/// Unpredictable numbers.
+pub(super) fn random_numbers() -> io::Result<[u64; 2]> {
+    use std::io::Read;
+    let mut octets = [[0; 8]; 2];
+    std::fs::File::open("/dev/urandom")?.read_exact(octets.as_flattened_mut())?;
+    Ok(octets.map(u64::from_ne_bytes))
 }
 
 #[cfg(test)]

@@ -133,6 +133,7 @@ pub(super) fn setup(queues: u16, log: &Log, family: Family, profile: Profile) ->
         },
         observed_in: None,
         zero_copy: false,
+        accept_queue: |_| Err(XdpError::Lent("a made-up interface has none")),
         identify: |(_, user), _| Some(Identity { user, group: 1 }),
     }
 }

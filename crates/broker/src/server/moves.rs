@@ -19,6 +19,7 @@ use rustix::net::sockopt::socket_cookie;
 use steering::Transport;
 use tcp_repair::{extra_memory, prepare};
 
+use super::accept_queues::{check_listener, place};
 use super::aside::PATIENCE_TO_MOVE;
 use super::broker::Broker;
 use super::helpers::Theirs;
@@ -70,6 +71,40 @@ impl Broker {
                 broker.kernel_memory.hold(cookie, ends.0.port(), reservation);
             }
             broker.have_moved(client, ends, socket, now)
+        };
+        let outcome = self.set_aside((client, id), make, then, now);
+        self.under_way.set_deadline(client, now + PATIENCE_TO_MOVE);
+        outcome
+    }
+
+    /// A connection of the client's waits at a listener of its, and goes to the kernel's accept queue: a helper's work.
+    pub(super) fn enqueue(
+        &mut self,
+        (client, id): (ClientId, u64),
+        moving: Moving,
+        (listener, file): (Theirs, Option<Theirs>),
+        now: Instant,
+    ) -> Outcome {
+        let ends = (moving.connection.local, moving.connection.remote);
+        self.check_move(client, ends)?;
+        let (listeners, queues) = (self.registry.listeners_at(client, ends.0), self.accept_queues.clone());
+        let make = move |broker: &BrokerThread<Broker>| {
+            let connection = unpack(moving, file.as_ref().map(AsFd::as_fd)).map_err(not_taken);
+            file.into_iter().for_each(Theirs::close);
+            let let_pass = || {
+                let let_pass = move |broker: &mut Broker, now| broker.let_pass(client, ends, now);
+                broker.ask(let_pass).ok_or(Refusal::NoSuchClaim)?
+            };
+            let is_there = check_listener(&listener, &listeners).and(connection);
+            let placed =
+                is_there.and_then(|connection| place(&queues, listener.as_fd(), &connection, let_pass));
+            listener.close();
+            placed
+        };
+        let then = move |broker: &mut Broker, placed: Result<(), Refusal>, now: Instant| {
+            placed?;
+            broker.note_move(client, ends, now);
+            Ok(Some((Answer::Done, None)))
         };
         let outcome = self.set_aside((client, id), make, then, now);
         self.under_way.set_deadline(client, now + PATIENCE_TO_MOVE);
@@ -128,10 +163,15 @@ impl Broker {
         let user = self.user_of(client);
         make_owner(user, &socket);
         let socket = Theirs::new(socket, user, &self.helpers);
+        self.note_move(client, ends, now);
+        Ok(Some((Answer::Moved, Some(socket.into()))))
+    }
+
+    /// The kernel has a connection of the client's, whose packets come to it by now.
+    fn note_move(&mut self, client: ClientId, ends: (SocketAddr, SocketAddr), now: Instant) {
         self.moves.insert(client, ends, now);
         let strayed = self.strays.on_moved(ends);
         self.settle_strays(strayed, Ok(()), now);
-        Ok(Some((Answer::Moved, Some(socket.into()))))
     }
 
     /// Gives the kernel a segment that came to the client for a connection which it has just moved.

@@ -22,7 +22,7 @@ impl Broker {
         client: ClientId,
         id: u64,
         request: Request,
-        mut fds: Vec<Theirs>,
+        fds: Vec<Theirs>,
         now: Instant,
     ) -> Result<(), Fault> {
         let is_first = matches!(request, Request::Hello { .. } | Request::Join { .. });
@@ -33,11 +33,11 @@ impl Broker {
         if is_first == is_known
             || is_strangers
             || self.families.is_head(client)
-            || fds.len() > usize::from(takes_fd(&request))
+            || fds.len() > fds_max(&request)
         {
             return Err(Fault::OutOfOrder);
         }
-        let outcome = self.carry_out(client, id, request, fds.pop(), now);
+        let outcome = self.carry_out(client, id, request, fds, now);
         self.conclude(client, id, outcome, now)
     }
 
@@ -63,9 +63,11 @@ impl Broker {
         client: ClientId,
         id: u64,
         request: Request,
-        fd: Option<Theirs>,
+        fds: Vec<Theirs>,
         now: Instant,
     ) -> Outcome {
+        let mut fds = fds.into_iter();
+        let fd = fds.next();
         match request {
             Request::Hello { version, program, .. } => self.hello(client, version, program),
             Request::Join { version, options } => done(self.join(client, version, options)),
@@ -84,6 +86,10 @@ impl Broker {
             Request::Unanswered { local, remote } => self.on_unanswered(client, (local, remote), now),
             Request::Move { connection, offered } => {
                 self.take_over((client, id), (connection, offered), fd, now)
+            }
+            Request::Enqueue { connection } => {
+                let listener = fd.ok_or(Refusal::NoSocket)?;
+                self.enqueue((client, id), connection, (listener, fds.next()), now)
             }
             Request::MoveFor { keys, local, remote } => {
                 self.inherit((client, id), &keys, (local, remote), now)
@@ -178,12 +184,13 @@ impl Broker {
     }
 }
 
-/// Whether a descriptor belongs to the request.
-fn takes_fd(request: &Request) -> bool {
-    matches!(
-        request,
-        Request::Claim { .. } | Request::Move { .. } | Request::Give { .. } | Request::Deliver { .. }
-    )
+/// How many descriptors belong to the request at most.
+fn fds_max(request: &Request) -> usize {
+    match request {
+        Request::Enqueue { .. } => 2,
+        Request::Claim { .. } | Request::Move { .. } | Request::Give { .. } | Request::Deliver { .. } => 1,
+        _ => 0,
+    }
 }
 
 impl From<Transport> for steering::Transport {

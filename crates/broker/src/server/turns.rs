@@ -12,7 +12,8 @@ use control::{ClampWatch, NetlinkMonitor};
 use rustix::event::epoll;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 
-use super::broker::{Broker, own_namespace, random_numbers, watch};
+use super::accept_queues::{AcceptQueues, Attach};
+use super::broker::{Broker, own_namespace, watch};
 use super::config::OpenError;
 use super::data_path::DataPaths;
 use super::family::{Families, Family};
@@ -20,6 +21,7 @@ use super::handshakes::Handshakes;
 use super::helpers::{Helpers, Passed, Theirs, close_all};
 use super::kept_sockets::KeptSockets;
 use super::kernel_memory::KernelMemory;
+use super::machine::random_numbers;
 use super::pins::Kept;
 use super::port::Port;
 use super::privilege::Identify;
@@ -65,6 +67,8 @@ pub(super) struct Setup {
     pub(super) zero_copy: bool,
     /// Tells which processes may share queues.
     pub(super) identify: Identify,
+    /// Attaches what the accept queues of the kernel's listeners take.
+    pub(super) accept_queue: Attach,
 }
 
 impl Broker {
@@ -86,6 +90,7 @@ impl Broker {
             observed_in: setup.observed_in,
             zero_copy: setup.zero_copy,
             identify: setup.identify,
+            accept_queues: AcceptQueues::new(setup.accept_queue),
             families: Families::new(setup.family, setup.options),
             namespace,
             name,

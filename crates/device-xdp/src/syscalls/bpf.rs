@@ -1,4 +1,4 @@
-//! Links of XDP programs, and names in a BPF file system.
+//! Links of programs, and names in a BPF file system.
 
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -19,12 +19,22 @@ struct LinkCreate {
 ///
 /// Never replaces a program: EBUSY or EEXIST if there is one. `flags` are XDP_FLAGS_DRV_MODE or XDP_FLAGS_SKB_MODE.
 pub(crate) fn attach_xdp(program: BorrowedFd<'_>, interface: u32, flags: u32) -> io::Result<OwnedFd> {
-    const BPF_LINK_CREATE: libc::c_int = 28;
     const BPF_XDP: u32 = 37;
-    let attr = LinkCreate { program: program.as_raw_fd() as u32, interface, attach_type: BPF_XDP, flags };
-    let size = mem::size_of_val(&attr) as libc::c_uint;
+    create_link(&LinkCreate { program: program.as_raw_fd() as u32, interface, attach_type: BPF_XDP, flags })
+}
+
+/// The same for a program of traffic control, which sees what the interface receives behind those that are there (Linux 6.6).
+pub(crate) fn attach_to_ingress(program: BorrowedFd<'_>, interface: u32) -> io::Result<OwnedFd> {
+    const BPF_TCX_INGRESS: u32 = 46;
+    let program = program.as_raw_fd() as u32;
+    create_link(&LinkCreate { program, interface, attach_type: BPF_TCX_INGRESS, flags: 0 })
+}
+
+fn create_link(attr: &LinkCreate) -> io::Result<OwnedFd> {
+    const BPF_LINK_CREATE: libc::c_int = 28;
+    let size = mem::size_of_val(attr) as libc::c_uint;
     // SAFETY: `attr` has the layout that the command reads, is `size` octets long and outlives the call.
-    let fd = unsafe { libc::syscall(libc::SYS_bpf, BPF_LINK_CREATE, &raw const attr, size) };
+    let fd = unsafe { libc::syscall(libc::SYS_bpf, BPF_LINK_CREATE, ptr::from_ref(attr), size) };
     owned(fd as libc::c_int)
 }
 
@@ -43,7 +53,7 @@ pub(crate) fn update_link(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::
     let (link, new_program) = (link.as_raw_fd() as u32, program.as_raw_fd() as u32);
     let attr = LinkUpdate { link, new_program, flags: 0, old_program: 0 };
     let size = mem::size_of_val(&attr) as libc::c_uint;
-    // SAFETY: as for `attach_xdp`.
+    // SAFETY: as for `create_link`.
     let result = unsafe { libc::syscall(libc::SYS_bpf, BPF_LINK_UPDATE, &raw const attr, size) };
     checked(result as libc::c_int).map(drop)
 }
@@ -75,7 +85,7 @@ pub(crate) fn new_lru_hash(key: u32, value: u32, entries: u32) -> io::Result<Own
     const BPF_MAP_TYPE_LRU_HASH: u32 = 9;
     let attr = MapCreate { kind: BPF_MAP_TYPE_LRU_HASH, key, value, entries, flags: 0 };
     let size = mem::size_of_val(&attr) as libc::c_uint;
-    // SAFETY: as for `attach_xdp`.
+    // SAFETY: as for `create_link`.
     let fd = unsafe { libc::syscall(libc::SYS_bpf, BPF_MAP_CREATE, &raw const attr, size) };
     owned(fd as libc::c_int)
 }

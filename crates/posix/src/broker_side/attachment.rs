@@ -208,6 +208,8 @@ pub(crate) enum NotMoved {
     Refused,
     /// The same, for now: there was no answer in time.
     NotYet,
+    /// The same, and so it is with all others.
+    Never,
     /// The kernel may have a part of it, or may get it yet.
     Lost,
 }
@@ -276,6 +278,11 @@ pub(crate) trait Attachment: Send {
         socket: SocketKind,
         offered_for: Option<Duration>,
     ) -> Result<OwnedFd, NotMoved>;
+
+    /// Has a connection that our stack let go of wait in the accept queue of the kernel's `listener`, where all who have that find it.
+    fn enqueue(&mut self, _connection: &Established, _listener: BorrowedFd<'_>) -> Result<(), NotMoved> {
+        Err(NotMoved::Refused)
+    }
 
     /// Gives the kernel a segment that came for a connection after it was moved.
     fn deliver_late(&mut self, segment: &LateSegment);

@@ -399,6 +399,15 @@ impl Attachment for Brokered {
         moved.unwrap_or(Err(NotMoved::Lost))
     }
 
+    fn enqueue(&mut self, connection: &Established, listener: BorrowedFd<'_>) -> Result<(), NotMoved> {
+        let enqueued = self.ask(|client| match client.enqueue(connection, listener) {
+            Err(ClientError::Refused(Refusal::NoAcceptQueues(_))) => Ok(Err(NotMoved::Never)),
+            Err(ClientError::Refused(_) | ClientError::Unmade(_)) => Ok(Err(NotMoved::Refused)),
+            enqueued => enqueued.map(Ok),
+        });
+        enqueued.unwrap_or(Err(NotMoved::Lost)) // Without an answer nobody knows.
+    }
+
     fn deliver_late(&mut self, segment: &LateSegment) {
         // What the kernel does not get, the peer sends again.
         let _ = self.ask(|client| client.deliver_late(segment.local, segment.remote, &segment.octets));

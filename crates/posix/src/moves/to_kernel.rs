@@ -141,7 +141,7 @@ impl State {
     }
 
     /// Resets a connection that is off the stack already.
-    fn reset_lost(&mut self, detached: &Detached) {
+    pub(crate) fn reset_lost(&mut self, detached: &Detached) {
         let now = self.clock.now();
         let Some(stack) = self.queue.stack() else { return };
         if let Ok(back) = stack.attach(detached, detached.hop, now) {

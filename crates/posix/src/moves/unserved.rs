@@ -13,8 +13,11 @@
 //! so workers that serve one connection at a time help each other. A socket that moved is claimed again when the
 //! process waits on it again.
 //!
+//! What waited at a listener waits in the kernel's accept queue from then on, where whoever asks first has it. Where the kernel has no way to that,
+//! one of the others gets it.
+//!
 //! Each of these moves costs the peer 20 ms and more. Where they are many, as with workers that take turns at `accept` by a lock of their
-//! own, the socket is the kernel's for good: it gives a connection to whoever asks first.
+//! own, the socket is the kernel's for good; so it is at the second one where the kernel has no such way.
 
 use clock::Instant;
 
@@ -78,7 +81,7 @@ impl State {
             self.move_waiting(id, now);
             return;
         }
-        let is_often = socket.stall.note_unserved();
+        let is_often = socket.stall.note_unserved() || self.queue.stalls.is_pushed;
         let leaves = is_often && self.attachment().is_some_and(|it| it.leaves_unsuited());
         let Some(socket) = self.sockets.get_mut(id) else { return };
         if let Some(claim) = socket.claim.filter(|_| leaves && socket.stall.has_taken()) {

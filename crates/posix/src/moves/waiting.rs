@@ -1,12 +1,12 @@
-//! Connections that wait for `accept` move to the kernel, for another process to accept.
+//! Connections that wait for `accept` move to the kernel, for whoever has the listener to accept.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use clock::Instant;
 use stack::tcp::Detached;
 
-use crate::broker_side::ClaimId;
-use crate::descriptors::internal::close;
+use crate::broker_side::{ClaimId, NotMoved};
+use crate::descriptors::internal::{close, copy};
 use crate::ids::SocketId;
 use crate::process::State;
 use crate::socket::{READABLE, Role, Socket};
@@ -26,8 +26,8 @@ impl State {
         }
     }
 
-    /// Takes the connections that wait at a listener off the stack; returns the kernel's sockets of them, as far as they are not lost.
-    /// `None` if none waited: then nothing was taken in either.
+    /// Takes the connections that wait at a listener off the stack. They wait at the shadow from now on; but for those whose kernel's sockets are
+    /// returned, and those that are lost. `None` if none waited: then nothing was taken in either.
     pub(crate) fn take_waiting(&mut self, id: SocketId, now: Instant) -> Option<Vec<OwnedFd>> {
         let Some(Role::Listener { on_stack, adopted, .. }) =
             self.sockets.get_mut(id).map(|socket| &mut socket.role)
@@ -45,15 +45,30 @@ impl State {
         Some(adopted.into_iter().chain(moved).collect())
     }
 
-    /// The kernel's sockets of connections that waited at a listener and are off the stack, but for those that are lost: with what
-    /// accepted sockets have from their listener.
-    pub(crate) fn move_waiting_to_kernel(&mut self, id: SocketId, waiting: &[Detached]) -> Vec<OwnedFd> {
+    /// Has connections that waited at a listener, and are off the stack, wait in the kernel's accept queue. Of those that cannot, but for those that are
+    /// lost, returns the kernel's sockets, with what accepted sockets have from their listener.
+    fn move_waiting_to_kernel(&mut self, id: SocketId, waiting: &[Detached]) -> Vec<OwnedFd> {
         let Some(listener) = self.sockets.get(id) else { return Vec::new() };
         let (kind, settings) = (listener.kind_to_move(), listener.settings.clone());
-        let moved = waiting.iter().filter_map(|connection| self.move_detached(connection, kind, &settings));
-        let moved = moved.collect();
+        let mut moved = Vec::new();
+        for connection in waiting {
+            match self.enqueue(id, connection) {
+                Ok(()) => self.left_to_kernel.moved += 1,
+                Err(NotMoved::Lost) => self.reset_lost(connection),
+                Err(_) => moved.extend(self.move_detached(connection, kind, &settings)),
+            }
+        }
         self.follow_moved();
         moved
+    }
+
+    fn enqueue(&mut self, id: SocketId, connection: &Detached) -> Result<(), NotMoved> {
+        let listener = self.sockets.get(id).and_then(|socket| copy(socket.fd())).ok_or(NotMoved::Refused)?;
+        let attachment = self.attachment().ok_or(NotMoved::Refused);
+        let enqueued = attachment.and_then(|it| it.enqueue(&connection.connection, listener.as_fd()));
+        close(listener);
+        self.queue.stalls.is_pushed |= enqueued == Err(NotMoved::Never);
+        enqueued
     }
 
     /// Some other process that has the listener is to have a connection that waited there.

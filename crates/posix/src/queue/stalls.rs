@@ -13,4 +13,6 @@ pub(crate) struct Stalls {
     pub(crate) at: Vec<SocketId>,
     /// When to look at them.
     pub(crate) look_at: Option<Instant>,
+    /// What others are to have cannot wait in the kernel: it comes to one of them, and may have to go on from there.
+    pub(crate) is_pushed: bool,
 }

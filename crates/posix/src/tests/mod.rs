@@ -56,6 +56,8 @@ struct Others {
     share: AtomicBool,
     /// Connections and datagrams that were left to them.
     left: AtomicU32,
+    /// Connections that wait in the kernel's accept queues, if it has a way there; else why not.
+    accept_queue: Mutex<Option<Result<u32, NotMoved>>>,
     /// How often one was left to the kernel for all.
     left_sockets: AtomicU32,
     /// Those of the connections that have `SO_KEEPALIVE`.
@@ -194,6 +196,16 @@ impl Attachment for Wire {
         syscall::write(other, &connection.received).unwrap();
         self.others.far_ends.lock().unwrap().push(other);
         Ok(ours)
+    }
+
+    fn enqueue(&mut self, connection: &Established, _: BorrowedFd<'_>) -> Result<(), NotMoved> {
+        assert!(connection.unacked.is_empty() && connection.unsent.is_empty());
+        match &mut *self.others.accept_queue.lock().unwrap() {
+            Some(Ok(waiting)) => *waiting += 1,
+            Some(Err(why)) => return Err(*why),
+            None => return Err(NotMoved::Refused),
+        }
+        Ok(())
     }
 
     fn deliver_late(&mut self, _: &LateSegment) {

@@ -9,7 +9,7 @@ use libc::{EPOLL_CTL_ADD, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT};
 
 use super::{EAGAIN, LEFT, PATIENCE, Pair, RIGHT, done, until, until_readable};
 use crate::address::{encode, local_of};
-use crate::broker_side::RequestId;
+use crate::broker_side::{NotMoved, RequestId};
 use crate::errno::Errno;
 use crate::ids::SocketId;
 use crate::moves::to_kernel::Terms;
@@ -45,6 +45,50 @@ fn what_nobody_takes_is_for_others_that_have_the_listener() {
     assert_eq!(left(&pair), 1);
     // Waiting for more claims it again.
     assert_eq!(pair.left.accept4(listener, 0), Err(EAGAIN));
+}
+
+#[test]
+fn what_others_are_to_have_waits_in_the_kernel_if_it_can() {
+    let pair = Pair::new();
+    pair.hold();
+    pair.others.share.store(true, Ordering::Relaxed);
+    *pair.others.accept_queue.lock().unwrap() = Some(Ok(0));
+    let listener = knock(&pair);
+    pair.settle();
+    pair.pass(LONG);
+    pair.settle();
+    assert_eq!(*pair.others.accept_queue.lock().unwrap(), Some(Ok(1)));
+    assert_eq!((left(&pair), pair.others.far_ends.lock().unwrap().len()), (0, 0), "nobody else gets it");
+    assert_eq!(pair.left.accept4(listener, 0), Err(EAGAIN));
+}
+
+#[test]
+fn a_connection_that_was_lost_on_its_way_to_the_kernel_is_reset() {
+    let pair = Pair::new();
+    pair.hold();
+    pair.others.share.store(true, Ordering::Relaxed);
+    *pair.others.accept_queue.lock().unwrap() = Some(Err(NotMoved::Lost));
+    let (_, address) = pair.listen();
+    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
+    pair.settle();
+    pair.pass(LONG);
+    pair.settle();
+    assert_eq!(left(&pair), 0);
+    assert_eq!(pair.right.recv(right, &mut [0; 8], 0), Err(Errno(libc::ECONNRESET)));
+}
+
+#[test]
+fn where_the_kernel_has_no_way_to_its_accept_queues_the_second_time_is_often() {
+    let pair = Pair::new();
+    *pair.others.accept_queue.lock().unwrap() = Some(Err(NotMoved::Never));
+    let listener = let_others_help(&pair, 1);
+    assert_eq!((left(&pair), why_unclaimable(&pair, listener)), (1, None));
+    let pair = Pair::new();
+    *pair.others.accept_queue.lock().unwrap() = Some(Err(NotMoved::Never));
+    let listener = let_others_help(&pair, 2);
+    assert_eq!((left(&pair), pair.others.left_sockets.load(Ordering::Relaxed)), (2, 1));
+    assert!(why_unclaimable(&pair, listener).is_some());
 }
 
 #[test]

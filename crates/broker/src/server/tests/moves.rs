@@ -66,6 +66,25 @@ fn a_client_has_no_datagram_given_to_another_users_socket() {
     });
 }
 
+#[test]
+fn where_there_is_no_way_to_accept_queues_a_client_is_told() {
+    let lab = lab::require_root_and_xdp().then(|| lab::Lab::new().unwrap());
+    let Some(lab) = lab else { return };
+    let _turn = LABORATORY.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    lab.inside(lab::Side::Server, || {
+        let (handle, name) = super::held_up::broker_with_address().serve();
+        let mut client = Client::connect(name.as_bytes(), "program", std::process::id(), 3).unwrap().0;
+        let listener = std::net::TcpListener::bind((lab::SERVER_V4, 80)).unwrap();
+        client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+        let mut connection = crate::moving::tests::connection(b"received", b"", b"");
+        connection.local = listener.local_addr().unwrap();
+        connection.remote = SocketAddr::new(lab::CLIENT_V4.parse().unwrap(), 4000);
+        let told = refusal(client.enqueue(&connection, listener.as_fd()));
+        assert!(matches!(told, Refusal::NoAcceptQueues(_)), "{told:?}");
+        handle.stop();
+    });
+}
+
 /// Its program may be at its limit of descriptors, or out of memory: that costs one move, and not the connections that stay.
 #[test]
 fn a_connection_that_cannot_be_sent_leaves_the_broker_with_its_client() {
