@@ -39,6 +39,7 @@ const FLOORS: &[House] = &[
                 "inheritance",
                 "search",
                 "succession",
+                "farewells",
                 "observers",
                 "status",
             ],
@@ -57,6 +58,7 @@ const FLOORS: &[House] = &[
                 "kernel_memory",
                 "under_way",
                 "accept_queues",
+                "books_left",
                 "successor",
                 "strangers",
                 "look",
@@ -152,7 +154,11 @@ const FLOORS: &[House] = &[
     ),
     (
         "crates/posix/src/queue",
-        &[&["state"], &["driver", "ended", "ports", "stalls", "runtime"], &["resting_ports", "source_ports"]],
+        &[
+            &["state"],
+            &["driver", "ended", "ports", "stalls", "runtime", "book"],
+            &["resting_ports", "source_ports"],
+        ],
     ),
     (
         "crates/posix/src/socket",

@@ -118,6 +118,7 @@ fn events_of_request(client: usize, socket: u8, request: Request) -> Vec<Event> 
         | Request::Give { token: Some(_) }
         | Request::MoveFor { .. }
         | Request::LeaveSocket { .. }
+        | Request::Book
         | Request::Deliver { .. }
         | Request::Stray { .. }
         | Request::Unknown { .. }

@@ -62,6 +62,7 @@ fn the_cases_have_every_request() {
         "enqueue",
         "move_for",
         "handshake",
+        "book",
         "is_shared",
         "leave_socket",
         "deliver",
@@ -88,6 +89,7 @@ fn name_of(request: &Request) -> &'static str {
         Request::MoveFor { .. } => "move_for",
         Request::Give { .. } => "give",
         Request::Handshake(_) => "handshake",
+        Request::Book => "book",
         Request::IsShared { .. } => "is_shared",
         Request::LeaveSocket { .. } => "leave_socket",
         Request::Deliver { .. } => "deliver",
@@ -300,6 +302,11 @@ fn of_connections() -> Vec<Case> {
             [serving(), waits(LISTENER, [0; 3]), waits(ACCEPTED, [0; 3]), waits(0, [0; 3])].concat(),
         ),
         ("waits_without_octets", [serving(), waits(LISTENER, [10, 0, 0]), waits(TWO, [10, 0, 0])].concat()),
+        (
+            "books",
+            [serving(), say_with(0, FILE, Request::Book), say_with(0, UDP, Request::Book), leave(0)].concat(),
+        ),
+        ("no_book", [serving(), say(0, Request::Book), leave(0)].concat()),
         ("late_for_nothing", [serving(), say(0, late)].concat()),
         ("hands_over", [serving(), heir(), adopt(0, ACCEPTED), leave(0)].concat()),
         (

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use broker::book::{ENTRY_WORDS, entry};
 use broker::client::{Client, ClientError, Event, Granted};
 use broker::protocol::{ClaimId, News, Profile, Purpose, Refusal, Route, Transport};
 use broker::server::{Config, Handle, OpenError, Server, TakeOver};
@@ -662,6 +663,40 @@ impl Waiting {
             Err(ClientError::Refused(refusal)) => refusal,
             other => panic!("{other:?}"),
         }
+    }
+}
+
+/// A book with this connection, among those that are over.
+fn book_of(connection: &Established) -> std::fs::File {
+    use rustix::fs::{MemfdFlags, memfd_create};
+    let mut file = std::fs::File::from(memfd_create("book", MemfdFlags::CLOEXEC).unwrap());
+    let (local, over) = (connection.local, SocketAddr::new(connection.remote.ip(), 9));
+    let mut entries = [entry(local, over), entry(local, connection.remote), entry(over, over)];
+    entries[0][ENTRY_WORDS - 1] = 0;
+    let octets = entries.as_flattened().iter().flat_map(|word| word.to_ne_bytes());
+    file.write_all(&octets.collect::<Vec<_>>()).unwrap();
+    file
+}
+
+/// Nobody has the connection, and its peer waits for an answer.
+#[test]
+fn the_peers_of_a_client_that_is_gone_are_reset_also_where_others_have_its_port() {
+    for others_listen in [false, true] {
+        let Some(waiting) = Waiting::new() else { return };
+        let Waiting { setting, mut client, listener, mut peer, connection, mut other } = waiting;
+        let mut another = setting.connect();
+        if others_listen {
+            another.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+        }
+        client.keep_book(book_of(&connection).as_fd()).unwrap();
+        client.settle().unwrap();
+        drop(client);
+        peer.set_read_timeout(Some(PATIENCE)).unwrap();
+        let ended = peer.read(&mut [0; 9]).unwrap_err();
+        assert_eq!(ended.kind(), std::io::ErrorKind::ConnectionReset, "others listen: {others_listen}");
+        other.0.set_read_timeout(Some(SILENCE)).unwrap();
+        let silent = other.0.read(&mut [0; 9]).unwrap_err();
+        assert_eq!(silent.kind(), std::io::ErrorKind::WouldBlock, "it is in no book");
     }
 }
 

@@ -212,11 +212,11 @@ hooks! {
     [sigaction __sigaction](signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int
         { when active() => signals::set_action(signal, new, old) }
     [signal bsd_signal ssignal](signal: c_int, handler: sighandler_t) -> sighandler_t
-        { when active() => signals::set_handler(signal, || next::signal(signal, handler)) }
+        { when active() => signals::set_handler(signal, handler, || next::signal(signal, handler)) }
     [sysv_signal __sysv_signal](signal: c_int, handler: sighandler_t) -> sighandler_t
-        { when active() => signals::set_handler(signal, || next::sysv_signal(signal, handler)) }
+        { when active() => signals::set_handler(signal, handler, || next::sysv_signal(signal, handler)) }
     [sigset](signal: c_int, handler: sighandler_t) -> sighandler_t
-        { when active() => signals::set_handler(signal, || next::sigset(signal, handler)) }
+        { when active() => signals::set_handler(signal, handler, || next::sigset(signal, handler)) }
     [siginterrupt](signal: c_int, interrupts: c_int) -> c_int
         { when active() => signals::siginterrupt(signal, interrupts) }
 

@@ -40,8 +40,8 @@ pub use path::{Link, RouteClamp};
 
 pub use sources::SourceFilter;
 pub use stack::{
-    Arrival, AttachError, Connect, ConnectError, ConnectionId, Event, LateSegment, ListenError, ListenerId,
-    Payload, Rooms, Socket, Stack, Stray, Transmit,
+    Arrival, AttachError, Book, Connect, ConnectError, ConnectionId, Event, LateSegment, ListenError,
+    ListenerId, Payload, Rooms, Socket, Stack, Stray, Transmit,
 };
 pub use tcp::{DetachError, Detached};
 pub use transit::{Established, Handshake, Hop, LinkHeader, LinkId, seq};

@@ -5,6 +5,7 @@
 
 mod epoll;
 mod file;
+mod memory;
 mod message;
 mod poll;
 mod raw;
@@ -19,6 +20,7 @@ pub use file::{
     close, close_range, dup, dup_from, dup_owned, dup3, eventfd, fcntl, ioctl, lseek, pipe, pread, raise,
     read, splice, write,
 };
+pub use memory::SharedWords;
 pub use message::{Message, MessageMut, MessageReceived, receive_message, send_message};
 pub use poll::{PollFd, Timeout, ppoll, ppoll_within};
 pub use rights::{receive_descriptor, send_descriptor};

@@ -30,4 +30,4 @@ mod stand_in;
 pub use fuzz::fuzz_late_segment;
 pub use kernel::{Prepared, extra_memory, make_kernel_socket, prepare};
 pub use newcomer::Newcomer;
-pub use stand_in::deliver;
+pub use stand_in::{deliver, probe};

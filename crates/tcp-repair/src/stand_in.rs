@@ -83,6 +83,19 @@ pub fn deliver(local: SocketAddr, remote: SocketAddr, segment: &[u8]) -> io::Res
     RawSocket::new(local.is_ipv6())?.send(&packet, local)
 }
 
+/// Sends the peer a segment of a connection that nobody has any more, to which it answers. Its sequence numbers are most likely wrong: the answer of whoever has the
+/// connection is an acknowledgement (RFC 9293, 3.10.7.4), which the kernel answers by a reset. Needs `CAP_NET_RAW`.
+pub fn probe(local: SocketAddr, remote: SocketAddr) -> io::Result<()> {
+    let fields = tcp::Fields {
+        source_port: local.port(),
+        destination_port: remote.port(),
+        flags: flag::ACK,
+        ..tcp::Fields::default()
+    };
+    let packet = write(&fields, (local, remote), &[]).ok_or(io::ErrorKind::InvalidInput)?;
+    RawSocket::new(local.is_ipv6())?.send(&packet, remote)
+}
+
 /// An IP packet with this segment and its checksum, if its ports are those of the two ends, and it does not start
 /// another connection between them.
 pub(crate) fn packet_of(local: SocketAddr, remote: SocketAddr, segment: &[u8]) -> Option<Vec<u8>> {

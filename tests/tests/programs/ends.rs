@@ -322,6 +322,27 @@ while True:
         else: ready.unregister(key.fileobj), key.fileobj.close()
 ";
 
+/// Two processes that echo what comes to one listener.
+const FORKED: &str = "
+import os, selectors, socket
+listener = socket.create_server(('', 7000), backlog=64)
+listener.setblocking(False)
+os.fork()
+ready = selectors.DefaultSelector()
+ready.register(listener, selectors.EVENT_READ)
+while True:
+    for key, _ in ready.select():
+        try:
+            if key.fileobj is listener:
+                ready.register(listener.accept()[0], selectors.EVENT_READ)
+                continue
+            request = key.fileobj.recv(64)
+        except BlockingIOError:
+            continue
+        if request: key.fileobj.sendall(request)
+        else: ready.unregister(key.fileobj), key.fileobj.close()
+";
+
 /// Has the echo answer.
 pub(crate) fn answers(stream: &mut TcpStream, request: &str) {
     let mut answer = [0; 64];
@@ -363,6 +384,42 @@ fn a_program_whose_broker_is_stopped_keeps_its_connections() {
     trial.on_the_stack(|| (0..100).for_each(|_| answers(&mut other, "y")));
     drop((stream, other));
     trial.end(running);
+}
+
+/// Peers that wait for an answer learn at once that there will be none, as on the kernel, though they say nothing themselves.
+#[test]
+fn the_peers_of_a_program_that_is_killed_are_told() {
+    for (name, others_listen) in [("echo, killed", false), ("two echoes at one port, one killed", true)] {
+        let Some(trial) = Trial::with_queues(name, 2) else { return };
+        if others_listen && trial.network == Network::Kernel {
+            continue; // One of the two may have all connections there.
+        }
+        let script = if others_listen { FORKED } else { ECHO };
+        let program = Program::new("echo", "python3 -c").argument(script).ready(Ready::Port(7000));
+        let mut running = trial.start(&program);
+        let mut streams: Vec<TcpStream> = (0..20).map(|_| connect(&trial, server(7000)).unwrap()).collect();
+        if trial.network != Network::Kernel {
+            drop(on_the_stack(&trial, 7000));
+        }
+        streams.iter_mut().for_each(|stream| answers(stream, "x"));
+        running.signal_program(Signal::KILL);
+        let mut told = 0;
+        for stream in &mut streams {
+            stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            match stream.read(&mut [0; 9]) {
+                Ok(0) => told += 1,
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => told += 1,
+                _ if others_listen => answers(stream, "y"), // It is the other's.
+                other => panic!("{name}: {other:?}"),
+            }
+        }
+        assert!(told > 0, "{name}");
+        if others_listen {
+            answers(&mut connect(&trial, server(7000)).unwrap(), "z");
+            end_everybody(&trial);
+        }
+        assert_all_ended(&trial, &mut running);
+    }
 }
 
 #[test]

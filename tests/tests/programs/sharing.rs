@@ -227,6 +227,78 @@ fn no_connection_is_lost_where_a_master_watches_for_programs_that_accept_one_eac
     trial.end(master);
 }
 
+/// Two workers, which the parent replaces by others at SIGHUP. It sends SIGTERM to those of before until they have ended, as gunicorn does: the second one finds no
+/// handler any more, and kills a worker with what it has not accepted.
+const REPLACED: &str = r#"
+import os, signal, socket, time
+listener = socket.create_server(("0.0.0.0", 7000), backlog=100)
+def work():
+    going = [True]
+    signal.signal(signal.SIGTERM, lambda *_: going.clear())
+    listener.settimeout(0.2)
+    while going:
+        try:
+            connection, _ = listener.accept()
+        except TimeoutError:
+            continue
+        connection.settimeout(60)
+        time.sleep(0.005)
+        connection.sendall(b"echo " + connection.recv(100))
+        connection.close()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    time.sleep(60)
+def start():
+    worker = os.fork()
+    if not worker:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        work()
+    return worker
+workers, asked = [start(), start()], []
+signal.signal(signal.SIGHUP, lambda *_: asked.append(1))
+while True:
+    time.sleep(0.02)
+    if not asked: continue
+    asked.clear()
+    before, workers = workers, [start(), start()]
+    while before:
+        for worker in before: os.kill(worker, signal.SIGTERM)
+        time.sleep(0.02)
+        before = [worker for worker in before if os.waitpid(worker, os.WNOHANG)[0] == 0]
+"#;
+
+/// Eight clients with a connection for each of 150 requests. Each is to be answered.
+const REQUESTS: &str = r#"
+import socket, sys, threading
+answered = []
+def ask():
+    for number in range(150):
+        with socket.create_connection((sys.argv[1], 7000), timeout=60) as connection:
+            connection.sendall(b"%d" % number)
+            answered.append(connection.recv(100) == b"echo %d" % number)
+threads = [threading.Thread(target=ask) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(answered.count(True))
+"#;
+
+#[test]
+fn what_waits_at_a_worker_that_is_killed_while_it_ends_is_for_the_next() {
+    let Some(trial) = Trial::with_queues("workers that are killed while they end", 2) else { return };
+    let program = Program::new("parent", "python3 -c").argument(REPLACED).ready(Ready::Port(7000));
+    let parent = trial.start(&program);
+    let mut client = trial.lab.command(Side::Client, "python3");
+    let requests = thread::scope(|scope| {
+        let asking = scope.spawn(|| finish(client.args(["-c", REQUESTS, SERVER_V4])));
+        while !asking.is_finished() {
+            thread::sleep(Duration::from_millis(500));
+            parent.signal_program(Signal::HUP);
+        }
+        asking.join().unwrap()
+    });
+    assert_eq!(requests.trim(), "1200");
+    trial.end(parent);
+}
+
 /// Whoever shares a queue could read the other's packets.
 #[test]
 fn users_do_not_share_a_queue() {

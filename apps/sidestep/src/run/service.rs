@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use broker::server::{Config, Handle, Member, OpenError, Reporter, Server};
 
@@ -11,6 +11,8 @@ use crate::status;
 
 /// How long the broker waits for connections of an ended program to move to the kernel.
 const LINGER_MAX: clock::Duration = clock::Duration::from_secs(2);
+/// How long another broker may take to end, or to begin: longer than its connections have to move.
+const CHANGE_MAX: Duration = Duration::from_secs(4);
 /// How often the place of a broker that is gone is tried, which others may be about to take.
 const RETRY_EVERY: Duration = Duration::from_millis(50);
 
@@ -23,8 +25,21 @@ pub(super) enum Found {
 }
 
 impl Found {
-    /// Looks for the broker of another `sidestep run`, and makes one if there is none; otherwise the reason why there is none.
+    /// Looks for the broker of another `sidestep run`, and makes one if there is none; otherwise the reason why there is none. One that has the interfaces may
+    /// be about to end, or has just begun: then this is tried for some time.
     pub(super) fn search(config: &Config) -> Result<Found, String> {
+        let until = Instant::now() + CHANGE_MAX;
+        loop {
+            match Found::look(config) {
+                Err(_) if Instant::now() < until && Member::is_in_sight(config) => {
+                    thread::sleep(RETRY_EVERY);
+                }
+                found => return found,
+            }
+        }
+    }
+
+    fn look(config: &Config) -> Result<Found, String> {
         let refused = match Member::join(config) {
             Ok(Some(member)) => {
                 log::info!("another `sidestep run` has the interfaces, and is the broker of this one");

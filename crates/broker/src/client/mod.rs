@@ -436,6 +436,11 @@ impl Client {
         self.tell(&Request::Handshake(handshake), &[])
     }
 
+    /// Our connections are in this book from now on.
+    pub fn keep_book(&mut self, book: BorrowedFd<'_>) -> Result<(), ClientError> {
+        self.tell(&Request::Book, &[book])
+    }
+
     /// Whether another process has claimed the same socket.
     pub fn is_shared(&mut self, claim: ClaimId) -> Result<bool, ClientError> {
         match self.ask(Request::IsShared { claim }, &[])?.message {

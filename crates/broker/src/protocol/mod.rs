@@ -204,6 +204,10 @@ pub enum Request {
     /// A handshake at a listener that we are about to close; whoever has the same listener and gets our queues is to finish it, as
     /// [`News::Handshake`]. [`Answer::Done`].
     Handshake(Handshake),
+    /// Our connections are in this book from now on: [`Answer::Done`]. If we are gone while there are some, their peers are told.
+    ///
+    /// Beside it: the file, see [`book`](crate::book).
+    Book,
     /// Whether another process has claimed the very socket of a claim of ours: [`Answer::Done`], or a refusal if none has.
     IsShared {
         /// Which.

@@ -110,6 +110,9 @@ pub enum Refusal {
     /// Who wants to join has less privilege than the broker.
     #[error("only root, or the broker's user with its capabilities, may join a broker")]
     MayNotJoin,
+    /// The broker is about to end, and would leave nothing.
+    #[error("the broker is about to end")]
+    Ends,
     /// The broker's programs would not outlive it.
     #[error("without a BPF file system at /sys/fs/bpf no other can join")]
     NotKept,

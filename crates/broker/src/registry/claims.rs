@@ -239,6 +239,13 @@ impl Registry {
         listeners.map(|(_, claim)| claim.shadow.cookie).collect()
     }
 
+    /// Where a client's connections may have their ends.
+    pub fn tcp_bounds(&self, client: ClientId) -> Vec<Bound> {
+        let of_tcp = |(_, claim): &(ClaimKey, &Claim)| claim.shadow.transport == Transport::Tcp;
+        let own = self.claims_of(client).filter(of_tcp).map(|(_, claim)| claim.shadow.bound);
+        own.chain(self.former.get(&client).into_iter().flatten().map(|former| former.bound)).collect()
+    }
+
     /// Whether connections with this end may have waited at a listener of the client: one that it has claimed, or had.
     pub fn has_listened(&self, client: ClientId, local: SocketAddr) -> bool {
         self.own_listeners_at(client, local).next().is_some()

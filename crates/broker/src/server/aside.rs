@@ -37,9 +37,10 @@ impl Broker {
         let _ = rustix::io::read(self.under_way.fd(), &mut [0; 8]); // Never blocks; the count does not matter.
         while let Some((client, said)) = self.under_way.next() {
             match said {
-                _ if !self.under_way.has(client) => {}
+                _ if client.is_some_and(|client| !self.under_way.has(client)) => {}
                 Said::Asks(step) => step(self, now),
                 Said::Finished(id, then) => {
+                    let Some(client) = client else { continue };
                     self.under_way.forget(client);
                     let outcome = then(self, now);
                     let outcome = self.conclude(client, id, outcome, now);

@@ -13,6 +13,7 @@ use rustix::event::epoll;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use super::accept_queues::AcceptQueues;
+use super::books_left::BooksLeft;
 use super::connection::Connection;
 use super::data_path::DataPaths;
 use super::family::Families;
@@ -50,6 +51,8 @@ pub(super) struct Broker {
     pub(super) zero_copy: bool,
     pub(super) identify: Identify,
     pub(super) accept_queues: AcceptQueues,
+    /// Programs are to move what they have to the kernel.
+    pub(super) is_closing: bool,
     pub(super) families: Families,
     /// The kernel's number for the network namespace.
     pub(super) namespace: u64,
@@ -76,6 +79,7 @@ pub(super) struct Broker {
     /// Handshakes that no process can finish yet.
     pub(super) handshakes: Handshakes,
     pub(super) moves: RecentMoves,
+    pub(super) farewells: BooksLeft,
     pub(super) routes: Routes,
     pub(super) questions: Questions,
     pub(super) strays: Strays,

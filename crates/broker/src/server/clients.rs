@@ -143,6 +143,9 @@ impl Broker {
     pub(super) fn join(&mut self, client: ClientId, version: u32, options: Options) -> Result<(), Refusal> {
         let pid = self.connections.get(&client).map_or(0, |connection| connection.pid);
         self.check_version(pid, version)?;
+        if self.is_closing {
+            return Err(Refusal::Ends);
+        }
         if !self.is_as_privileged(client) {
             return Err(Refusal::MayNotJoin);
         }
@@ -305,7 +308,7 @@ impl Broker {
 
     /// A client is gone, or is to go. What it had goes with it.
     pub(super) fn disconnect(&mut self, client: ClientId, fault: &Fault, now: Instant) {
-        let Some(connection) = self.connections.remove(&client) else { return };
+        let Some(mut connection) = self.connections.remove(&client) else { return };
         // A child may have the socket open, and epoll watches the file, not our descriptor of it.
         let _ = epoll::delete(&self.epoll, connection.socket());
         if let Some(process) = &connection.pidfd {
@@ -317,7 +320,11 @@ impl Broker {
         }
         let claims: Vec<_> = self.registry.claims(client).map(|(claim, ..)| claim).collect();
         self.doomed.extend(claims.into_iter().filter_map(|claim| self.kept.remove((claim, client))));
+        let bounds = self.registry.tcp_bounds(client);
         self.registry.remove_client(client, now);
+        if let Some(book) = connection.book.take().filter(|_| !bounds.is_empty()) {
+            self.farewells.add(book, bounds);
+        }
         self.families.remove(client);
         self.routes.forget(client);
         self.under_way.forget(client);

@@ -75,6 +75,8 @@ pub(super) struct Connection {
     pub(super) report: Option<(ProgramReport, Instant)>,
     /// A report is on its way.
     pub(super) is_asked: bool,
+    /// Its connections, which nobody else knows.
+    pub(super) book: Option<Theirs>,
     /// Where tools find it.
     pub(super) control: Option<ControlListener>,
     waiting: VecDeque<(Vec<u8>, Vec<Passed>)>,
@@ -105,6 +107,7 @@ impl Connection {
             key,
             report: None,
             is_asked: false,
+            book: None,
             control: None,
             waiting: VecDeque::new(),
             waiting_octets: 0,

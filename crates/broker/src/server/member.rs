@@ -39,6 +39,11 @@ impl Member {
         Member::join_at(name, config).map(Some)
     }
 
+    /// Whether there is one to join, though it may be about to end.
+    pub fn is_in_sight(config: &Config) -> bool {
+        matches!(find(config), Ok(Some(_)))
+    }
+
     /// Joins the broker with this name.
     pub fn join_at(name: String, config: &Config) -> Result<Member, String> {
         let socket = reach(&name).map_err(|error| format!("the broker is not there: {error}"))?;

@@ -7,12 +7,12 @@
 //! | `handle.rs`; `fuzz.rs`, `made_up.rs` | the thread, and the handle of `sidestep run` on it; the whole broker for fuzzers, at an interface that is made up |
 //! | `turns.rs` | how it starts, what it does in a turn, how it ends |
 //! | `requests.rs` | what comes in |
-//! | `return_of_clients.rs`, `claiming.rs`, `ways.rs`, `moves.rs`, `deliveries.rs`, `inheritance.rs`, `search.rs`, `succession.rs`, `observers.rs`, `status.rs` | each kind of request |
+//! | `return_of_clients.rs`, `claiming.rs`, `ways.rs`, `moves.rs`, `deliveries.rs`, `inheritance.rs`, `search.rs`, `succession.rs`, `farewells.rs`, `observers.rs`, `status.rs` | each kind of request |
 //! | `interfaces.rs` | interfaces, addresses and routes that change |
 //! | `actions.rs` | the registry's actions; sockets that were closed without a message |
 //! | `clients.rs`, `aside.rs` | clients: connecting, sending, leaving; requests on which helpers work |
 //! | `broker.rs` | the broker's state, on which all of these are methods |
-//! | `port.rs`, `routes.rs`, `questions.rs`, `strays.rs`, `orphans.rs`, `handshakes.rs`, `look.rs`, `recent_moves.rs`, `kept_sockets.rs`, `kernel_memory.rs`, `under_way.rs`, `connection.rs`, `successor.rs`, `strangers.rs`, `accept_queues.rs` | its parts |
+//! | `port.rs`, `routes.rs`, `questions.rs`, `strays.rs`, `orphans.rs`, `handshakes.rs`, `look.rs`, `recent_moves.rs`, `kept_sockets.rs`, `kernel_memory.rs`, `under_way.rs`, `connection.rs`, `successor.rs`, `strangers.rs`, `accept_queues.rs`, `books_left.rs` | its parts |
 //! | `helpers.rs`, `outcome.rs` | threads for what may take long; what comes of a request |
 //! | `member.rs` | a `sidestep run` that joins the broker of another one |
 //! | `data_path.rs`, `queues_left.rs`, `pins.rs`, `place.rs` | operations on an interface; what it goes on by after a broker that has left; what keeps them if the broker is killed; whose place this one takes |
@@ -21,6 +21,7 @@
 mod accept_queues;
 mod actions;
 mod aside;
+mod books_left;
 mod broker;
 mod choice;
 mod claiming;
@@ -32,6 +33,7 @@ mod data_path;
 mod datagram;
 mod deliveries;
 mod family;
+mod farewells;
 mod fuzz;
 mod handle;
 mod handshakes;

@@ -102,6 +102,7 @@ impl Broker {
                 self.examine_handed((client, id), fd.ok_or(Refusal::NoSocket)?, now)
             }
             Request::Handshake(handshake) => done(self.keep_handshake(client, handshake, now)),
+            Request::Book => done(self.note_book(client, fd)),
             Request::IsShared { claim } => {
                 let shared = self.registry.has_others(client, claim)?;
                 done(shared.then_some(()).ok_or(Refusal::Nobody))
@@ -188,7 +189,11 @@ impl Broker {
 fn fds_max(request: &Request) -> usize {
     match request {
         Request::Enqueue { .. } => 2,
-        Request::Claim { .. } | Request::Move { .. } | Request::Give { .. } | Request::Deliver { .. } => 1,
+        Request::Claim { .. }
+        | Request::Move { .. }
+        | Request::Give { .. }
+        | Request::Deliver { .. }
+        | Request::Book => 1,
         _ => 0,
     }
 }

@@ -13,6 +13,7 @@ use rustix::event::epoll;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 
 use super::accept_queues::{AcceptQueues, Attach};
+use super::books_left::BooksLeft;
 use super::broker::{Broker, own_namespace, watch};
 use super::config::OpenError;
 use super::data_path::DataPaths;
@@ -90,6 +91,7 @@ impl Broker {
             observed_in: setup.observed_in,
             zero_copy: setup.zero_copy,
             identify: setup.identify,
+            is_closing: false,
             accept_queues: AcceptQueues::new(setup.accept_queue),
             families: Families::new(setup.family, setup.options),
             namespace,
@@ -108,6 +110,7 @@ impl Broker {
             orphans: Vec::new(),
             handshakes: Handshakes::default(),
             moves: RecentMoves::default(),
+            farewells: BooksLeft::default(),
             clamps: ClampWatch::default(),
             routes: Routes::default(),
             questions: Questions::default(),
@@ -196,11 +199,13 @@ impl Broker {
         self.settle_strays(unanswered, Ok(()), now);
         self.end_what_is_overdue(now);
         self.settle_registry(now); // Somebody may have been disconnected.
+        self.bid_farewells();
         close_all(self.doomed.drain(..));
     }
 
     /// Tells all clients that this is the end: they move what they have to the kernel, and give their queues back. Nobody gets one any more.
     pub(super) fn begin_to_close(&mut self, now: Instant) {
+        self.is_closing = true;
         self.registry.refuse_all();
         self.tell_all(&News::Closing, now);
     }

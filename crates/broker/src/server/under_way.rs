@@ -21,8 +21,8 @@ type Step<B> = Box<dyn FnOnce(&mut B, Instant) + Send>;
 /// Clients of a broker `B` whose requests helpers work on.
 pub(super) struct UnderWay<B> {
     until: BTreeMap<ClientId, Instant>,
-    said: Receiver<(ClientId, Said<B>)>,
-    sender: Sender<(ClientId, Said<B>)>,
+    said: Receiver<(Option<ClientId>, Said<B>)>,
+    sender: Sender<(Option<ClientId>, Said<B>)>,
     /// Readable when a helper has said something.
     wake: Arc<OwnedFd>,
 }
@@ -37,8 +37,9 @@ pub(super) enum Said<B> {
 
 /// A helper's line to the broker's thread, while it works for a client.
 pub(super) struct BrokerThread<B> {
-    client: ClientId,
-    sender: Sender<(ClientId, Said<B>)>,
+    /// `None`: for nobody who waits.
+    client: Option<ClientId>,
+    sender: Sender<(Option<ClientId>, Said<B>)>,
     wake: Arc<OwnedFd>,
 }
 
@@ -90,7 +91,7 @@ impl<B> UnderWay<B> {
     }
 
     /// What a helper has said, and for which client.
-    pub(super) fn next(&mut self) -> Option<(ClientId, Said<B>)> {
+    pub(super) fn next(&mut self) -> Option<(Option<ClientId>, Said<B>)> {
         self.said.try_recv().ok()
     }
 
@@ -110,6 +111,11 @@ impl<B> UnderWay<B> {
     }
 
     pub(super) fn line_for(&self, client: ClientId) -> BrokerThread<B> {
-        BrokerThread { client, sender: self.sender.clone(), wake: Arc::clone(&self.wake) }
+        BrokerThread { client: Some(client), ..self.line_for_nobody() }
+    }
+
+    /// For what is done whether a client waits for it or not.
+    pub(super) fn line_for_nobody(&self) -> BrokerThread<B> {
+        BrokerThread { client: None, sender: self.sender.clone(), wake: Arc::clone(&self.wake) }
     }
 }

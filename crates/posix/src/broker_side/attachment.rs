@@ -303,6 +303,9 @@ pub(crate) trait Attachment: Send {
     /// Asks for a connection that this process has inherited: [`Incident::ParentAnswers`].
     fn begin_inherit(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<RequestId>;
 
+    /// Our connections are in this book from now on, for who tells their peers if this process is killed.
+    fn keep_book(&mut self, _book: BorrowedFd<'_>) {}
+
     /// Whether another process has claimed the same socket.
     fn is_shared(&mut self, claim: ClaimId) -> bool;
 

@@ -448,6 +448,10 @@ impl Attachment for Brokered {
         Some(request)
     }
 
+    fn keep_book(&mut self, book: BorrowedFd<'_>) {
+        let _ = self.ask(|client| client.keep_book(book)); // Another broker is told again.
+    }
+
     fn is_shared(&mut self, claim: ClaimId) -> bool {
         self.ask(|client| client.is_shared(broker::protocol::ClaimId(claim.0))).unwrap_or(false)
     }

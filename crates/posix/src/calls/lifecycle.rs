@@ -100,6 +100,12 @@ impl Process {
         self.lock().share_with_next();
     }
 
+    /// What others can accept is left to them.
+    pub(crate) fn before_end(&self) {
+        let now = self.now();
+        self.lock().leave_common_listeners(now);
+    }
+
     /// seccomp(2): from here on the program makes the system calls that it has chosen, and ours are not among them. All becomes the
     /// kernel's, for good. Returns whether nothing is left that we alone know of: nobody need be asked any more.
     pub(crate) fn before_confinement(&self) -> bool {

@@ -213,6 +213,12 @@ pub fn move_to_kernel(fd: RawFd) {
     with_ours(fd, |process| process.pass_on(fd));
 }
 
+/// The program is likely to be killed by the next signal, while it ends by itself: what waits at its listeners is for others that have them. If it waits there
+/// again, all is as before.
+pub fn before_end() {
+    with(Process::before_end);
+}
+
 /// The program is about to choose what system calls it may make (seccomp(2)): ours are not made any more. Returns whether nothing else need
 /// ever be asked.
 pub fn before_confinement() -> bool {

@@ -11,6 +11,7 @@ use crate::broker_side::{ClaimId, Purpose};
 use crate::descriptors::internal;
 use crate::ids::SocketId;
 use crate::process::State;
+use crate::queue::Book;
 use crate::socket::Role;
 use crate::socket::place::{Happening, Step};
 
@@ -34,10 +35,21 @@ impl State {
     /// Ports that rest are forgotten: the killed broker had their sockets.
     pub(crate) fn claim_all_again(&mut self) {
         drop(self.queue.resting_ports.take_all());
+        self.keep_book();
         let claimed = self.sockets.iter().filter_map(|(id, socket)| Some((id, socket.claim?)));
         for (id, claim) in claimed.collect::<Vec<_>>() {
             self.claim_socket_again(id, claim);
         }
+    }
+
+    /// Notes connections in a new book, and gives the broker the file. Without memory for one the broker does not know of them.
+    pub(crate) fn keep_book(&mut self) {
+        let (Some(stack), Ok((book, file))) = (self.queue.stack(), Book::new()) else { return };
+        stack.keep_book(Box::new(book));
+        if let Some(attachment) = self.attachment() {
+            attachment.keep_book(file.as_fd());
+        }
+        internal::close(file);
     }
 
     fn claim_socket_again(&mut self, id: SocketId, claim: ClaimId) {

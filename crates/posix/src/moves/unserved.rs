@@ -25,7 +25,7 @@ use crate::broker_side::ClaimId;
 use crate::ids::SocketId;
 use crate::process::State;
 use crate::queue::stalls::LOOK_EVERY;
-use crate::socket::{Happening, Role};
+use crate::socket::{Happening, Role, Socket};
 
 /// Looks that who has taken something before is given, powers of two: with a listener, of which little moves, and with a UDP
 /// socket.
@@ -114,6 +114,23 @@ impl State {
         }
         self.leave_unserved(id, now);
         self.note_news(id);
+    }
+
+    /// What waits at listeners that others have, and what comes there, is the others'; until this process waits there again.
+    pub(crate) fn leave_common_listeners(&mut self, now: Instant) {
+        let listens = |socket: &Socket| matches!(socket.role, Role::Listener { .. });
+        let claimed = self.sockets.iter().filter(|(_, socket)| listens(socket));
+        let claimed: Vec<_> = claimed.filter_map(|(id, socket)| Some((id, socket.claim?))).collect();
+        for (id, claim) in claimed {
+            if !self.attachment().is_some_and(|it| it.is_shared(claim)) {
+                continue;
+            }
+            if let Some(socket) = self.sockets.get_mut(id) {
+                socket.is_common = true;
+                socket.stall.reset();
+            }
+            self.close_listener(id, now);
+        }
     }
 
     /// Another process has found that the kernel serves a socket better.

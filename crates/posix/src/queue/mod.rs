@@ -1,5 +1,6 @@
 //! What belongs to a queue: its engine, the ports and sockets that wait for something, and the thread that sleeps on it.
 
+mod book;
 mod driver;
 pub(crate) mod ended;
 pub(crate) mod ports;
@@ -9,6 +10,7 @@ mod source_ports;
 pub(crate) mod stalls;
 mod state;
 
+pub(crate) use book::Book;
 pub(crate) use driver::Driver;
 pub(crate) use ended::Ended;
 pub(crate) use ports::KeptPort;

@@ -63,6 +63,22 @@ fn what_others_are_to_have_waits_in_the_kernel_if_it_can() {
 }
 
 #[test]
+fn who_is_about_to_be_killed_leaves_what_waits_to_others() {
+    let pair = Pair::new();
+    pair.hold();
+    *pair.others.accept_queue.lock().unwrap() = Some(Ok(0));
+    let listener = knock(&pair);
+    pair.left.before_end();
+    assert_eq!(*pair.others.accept_queue.lock().unwrap(), Some(Ok(0)), "nobody else has the listener");
+    pair.others.share.store(true, Ordering::Relaxed);
+    pair.left.before_end();
+    assert_eq!(*pair.others.accept_queue.lock().unwrap(), Some(Ok(1)));
+    assert!(pair.others.claimed.lock().unwrap().is_empty());
+    assert_eq!(pair.left.accept4(listener, 0), Err(EAGAIN));
+    assert_eq!(pair.others.claimed.lock().unwrap().len(), 1, "it goes on, and waits there again");
+}
+
+#[test]
 fn a_connection_that_was_lost_on_its_way_to_the_kernel_is_reset() {
     let pair = Pair::new();
     pair.hold();

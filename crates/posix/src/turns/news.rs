@@ -96,6 +96,7 @@ impl State {
             let gather = self.attachment.as_ref().map_or(Duration::ZERO, |attachment| attachment.gather());
             let Ok(runtime) = Runtime::new(gather) else { return };
             self.queue.runtime = Some(runtime);
+            self.keep_book();
         }
         for fd in &descriptors {
             self.table.set(*fd, Entry::Internal);

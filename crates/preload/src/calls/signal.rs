@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libc::{sigaction, sighandler_t, siginfo_t, ucontext_t};
 use posix::inside;
 
-use crate::answer::{errno, set_errno};
+use crate::answer::{errno, set_errno, tell};
+use crate::asked;
 use crate::hooks::next;
 
 const SIGNAL_COUNT: usize = 65;
@@ -18,6 +19,9 @@ const SIGNAL_COUNT: usize = 65;
 /// Those that cannot be put off.
 const AT_ONCE: [c_int; 7] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS, libc::SIGABRT];
+
+/// Those by which a process is asked to end.
+const ASKING: [c_int; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGQUIT, libc::SIGHUP];
 
 /// What the program set for each signal: [`Handler`]s, in one word, as they are read while others are set.
 static HANDLERS: [AtomicU64; SIGNAL_COUNT] = [const { AtomicU64::new(0) }; SIGNAL_COUNT];
@@ -74,6 +78,10 @@ pub(crate) fn adopt_handlers() {
 /// As sigaction(2).
 pub(crate) unsafe fn set_action(signal: c_int, new: *const sigaction, old: *mut sigaction) -> c_int {
     let known = handler_of(signal);
+    // SAFETY: as the caller says.
+    if unsafe { new.as_ref() }.is_some_and(|new| new.sa_sigaction == libc::SIG_DFL) {
+        before_default(signal);
+    }
     // SAFETY: as the caller says.
     let wrapped = unsafe { new.as_ref() }.and_then(|new| wrapped(signal, new));
     let new = wrapped.as_ref().map_or(new, |wrapped| &raw const *wrapped);
@@ -156,8 +164,15 @@ impl KernelAction {
 }
 
 /// signal(3) and those like it: `set` is the C library's, which decides about flags, and its choice is wrapped afterwards.
-pub(crate) fn set_handler(signal: c_int, set: impl FnOnce() -> sighandler_t) -> sighandler_t {
+pub(crate) fn set_handler(
+    signal: c_int,
+    handler: sighandler_t,
+    set: impl FnOnce() -> sighandler_t,
+) -> sighandler_t {
     let known = handler_of(signal);
+    if handler == libc::SIG_DFL {
+        before_default(signal);
+    }
     let old = set();
     if old != libc::SIG_ERR {
         wrap(signal);
@@ -165,6 +180,20 @@ pub(crate) fn set_handler(signal: c_int, set: impl FnOnce() -> sighandler_t) -> 
     match known {
         Some(known) if old == on_signal as *const () as usize => known.address(),
         _ => old,
+    }
+}
+
+/// A program takes its handler back for a signal that asks it to end: it most likely ends already, and the next such signal kills it.
+fn before_default(signal: c_int) {
+    if !ASKING.contains(&signal) || handler_of(signal).is_none() {
+        return;
+    }
+    // SAFETY: zeros are a valid value of this plain type.
+    let mut current: sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: there is room for the action.
+    let known = unsafe { next::sigaction(signal, std::ptr::null(), &mut current) } == 0;
+    if known && current.sa_sigaction == on_signal as *const () as usize {
+        tell(asked::before_end);
     }
 }
 

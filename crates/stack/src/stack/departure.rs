@@ -124,6 +124,7 @@ impl Stack {
         }
         let id = self.place_attached(key, detached, hop, now).ok_or(AttachError::TooMany)?;
         self.flows.insert(hash, id.index());
+        self.note_begun(id);
         self.shared.counters.attached += 1;
         self.settle(id, Fate::Alive, now, true);
         Ok(id)
@@ -160,6 +161,7 @@ impl Stack {
     fn forget_flow(&mut self, id: ConnectionId, now: Instant) {
         self.leave_fast_open_queue(id, now);
         self.timers.cancel(id.index());
+        self.note_over(id);
         let Some(connection) = self.connections.remove(id) else {
             return;
         };

@@ -1,6 +1,7 @@
 //! [`Stack`]: sockets, connections, and the packets of one engine.
 
 mod arrival;
+mod book;
 mod cookies;
 mod departure;
 mod fast_opening;
@@ -49,6 +50,8 @@ use crate::timer_wheel::TimerWheel;
 use crate::trace::TraceRing;
 use crate::udp::{Udp, UdpId};
 
+pub use book::Book;
+use book::Kept;
 pub use departure::AttachError;
 use held_acks::HeldAcks;
 pub use late::LateSegment;
@@ -207,6 +210,7 @@ pub struct Stack {
     udp: Udp,
     /// Sockets with events, each once.
     signals: VecDeque<Socket>,
+    book: Kept,
 }
 
 /// Marks places of half-open connections in the flow table.
@@ -251,6 +255,7 @@ impl Stack {
             half_open_ready: LinkQueues::default(),
             udp: Udp::new(chunks, key(7)),
             signals: VecDeque::new(),
+            book: Kept::default(),
             shared: Shared {
                 counters: Counters::default(),
                 trace: TraceRing::new(config.trace_records),
@@ -587,6 +592,7 @@ impl Stack {
                 self.begin_time_wait(id, hash, now);
             }
             self.leave_fast_open_queue(id, now);
+            self.note_over(id);
         }
         let abandoned = self.connections.get(id).is_some_and(|connection| connection.flags.orphaned);
         if abandoned && let Some(connection) = self.connections.remove(id) {

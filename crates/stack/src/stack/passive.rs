@@ -193,6 +193,7 @@ impl Stack {
             return None;
         };
         self.flows.insert(self.flows.hash_of(&key), id.index());
+        self.note_begun(id);
         self.shared.counters.passive_opens += 1;
         Some(id)
     }

@@ -141,6 +141,7 @@ impl Stack {
         };
         let id = self.connections.insert_with(make).ok_or(ConnectError::TooMany)?;
         self.flows.insert(hash, id.index());
+        self.note_begun(id);
         self.shared.counters.active_opens += 1;
         self.prepare_fast_open(id, connect, now);
         self.with_connection(id, now, |connection, shared| {

@@ -40,6 +40,28 @@ fn joined(served: &Served) -> OwnedFd {
     socket
 }
 
+/// It would leave nothing, and whoever has joined would be without a broker.
+#[test]
+fn a_broker_that_is_about_to_end_takes_nobody() {
+    if !rustix::process::geteuid().is_root() {
+        return lab::skip("needs the broker's privileges");
+    }
+    let mut served = Served::new(1);
+    let mut client = served.connect();
+    assert_eq!(client.attach().unwrap().granted.len(), 1);
+    let handle = served.handle.take().unwrap();
+    let stopping = std::thread::spawn(move || handle.stop());
+    while !matches!(client.poll_event().unwrap(), Some(Event::News(News::Closing))) {
+        assert!(client.wait(PATIENCE).unwrap(), "the client is told");
+    }
+    let socket = served.raw();
+    say(&socket, &join(VERSION));
+    let answer = hears(&socket);
+    assert!(answer.contains("ends"), "{answer}");
+    drop(client);
+    stopping.join().unwrap();
+}
+
 #[test]
 fn who_joins_brings_its_programs_and_says_how_they_are_to_run_as_long_as_it_is_there() {
     if !rustix::process::geteuid().is_root() {

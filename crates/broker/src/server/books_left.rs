@@ -1,0 +1,27 @@
+//! Books of processes that are gone: see `farewells.rs`.
+
+use super::helpers::Theirs;
+use crate::registry::Bound;
+
+/// Those whose peers have yet to be told.
+#[derive(Default)]
+pub(super) struct BooksLeft {
+    due: Vec<(Theirs, Vec<Bound>)>,
+    /// How many helpers work on.
+    pub(super) under_way: usize,
+}
+
+impl BooksLeft {
+    /// A process is gone that had claims there: it could speak for nobody else.
+    pub(super) fn add(&mut self, book: Theirs, bounds: Vec<Bound>) {
+        self.due.push((book, bounds));
+    }
+
+    pub(super) fn is_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    pub(super) fn take_due(&mut self) -> Vec<(Theirs, Vec<Bound>)> {
+        std::mem::take(&mut self.due)
+    }
+}
