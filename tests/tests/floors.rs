@@ -20,7 +20,7 @@ const FLOORS: &[House] = &[
             &["registry"],
             &["moving", "transfer"],
             &["protocol"],
-            &["peer", "machine_clock", "shares"],
+            &["peer", "machine_clock", "shares", "book"],
         ],
     ),
     (

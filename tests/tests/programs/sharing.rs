@@ -255,6 +255,10 @@ def start():
     return worker
 workers, asked = [start(), start()], []
 signal.signal(signal.SIGHUP, lambda *_: asked.append(1))
+def end(*_):
+    for worker in workers: os.kill(worker, signal.SIGKILL)
+    os._exit(0)
+signal.signal(signal.SIGTERM, end)
 while True:
     time.sleep(0.02)
     if not asked: continue

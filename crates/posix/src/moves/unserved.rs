@@ -120,9 +120,10 @@ impl State {
     pub(crate) fn leave_common_listeners(&mut self, now: Instant) {
         let listens = |socket: &Socket| matches!(socket.role, Role::Listener { .. });
         let claimed = self.sockets.iter().filter(|(_, socket)| listens(socket));
-        let claimed: Vec<_> = claimed.filter_map(|(id, socket)| Some((id, socket.claim?))).collect();
-        for (id, claim) in claimed {
-            if !self.attachment().is_some_and(|it| it.is_shared(claim)) {
+        let claimed = claimed.filter_map(|(id, socket)| Some((id, socket.claim?, socket.is_common)));
+        for (id, claim, is_common) in claimed.collect::<Vec<_>>() {
+            // Others may have it that have not claimed it yet.
+            if !is_common && !self.attachment().is_some_and(|it| it.is_shared(claim)) {
                 continue;
             }
             if let Some(socket) = self.sockets.get_mut(id) {

@@ -257,6 +257,8 @@ pub(crate) fn before_spawn() {}
 
 pub(crate) fn before_exit() {}
 
+pub(crate) fn before_end() {}
+
 fn forget_epolls(range: std::ops::RangeInclusive<RawFd>) {
     for epoll in range.filter_map(|fd| EPOLLS.get(fd as usize)) {
         epoll.store(false, Ordering::Relaxed);

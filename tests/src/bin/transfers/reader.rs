@@ -27,6 +27,8 @@ pub(crate) const AGE_MAX: Duration = Duration::from_secs(600);
 
 /// Connections that NSD may reset one after the other: its processes end with every new version, whoever talks to them.
 const RESETS_MAX: u64 = 5;
+/// How long its processes of before may take to end.
+const SETTLING: Duration = Duration::from_millis(500);
 
 /// How often readers have seen what.
 #[derive(Default)]
@@ -97,7 +99,8 @@ impl Reader<'_> {
                     }
                     // Others may begin again with an old file.
                     let goes_on = |(_, then)| self.server.is_ours() || (is_calm && then == disturbance);
-                    if let Some((old, _)) = last.filter(|&seen| is_older(serial, seen.0) && goes_on(seen)) {
+                    let older = last.filter(|&seen| is_older(serial, seen.0) && goes_on(seen));
+                    if let Some((old, _)) = older.filter(|(old, _)| !self.is_of_a_process_before(*old)) {
                         self.fault(format!("serial {serial} after {old}"));
                     }
                     last = Some((serial, disturbance));
@@ -133,6 +136,16 @@ impl Reader<'_> {
     }
 
     /// Whether NSD has replaced the process that was asked.
+    /// NSD serves each version by new processes, and one of those before may answer once more while it is told to end. Then the next look is right.
+    fn is_of_a_process_before(&self, newest: u32) -> bool {
+        if self.server.make != Make::Nsd {
+            return false;
+        }
+        self.run.sleep(SETTLING);
+        let look = self.look_again_after_resets();
+        matches!(look, Ok(Look::Version(serial) | Look::Versions(serial)) if !is_older(serial, newest))
+    }
+
     fn is_reset(&self, error: &io::Error) -> bool {
         self.server.make == Make::Nsd
             && matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof)
