@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::config::{
     Notifier, Peer, TCP_CONNECTIONS, TCP_IDLE_S, TRANSFERS, endpoint, everybody, not_here, with_port,
 };
-use crate::{Config, Files, ImportError, Key, Place, Secondary, Zone, join};
+use crate::{Config, Files, ImportError, Place, Secondary, Zone, join};
 
 /// One statement.
 #[derive(Clone, Debug)]
@@ -232,16 +232,8 @@ impl Import<'_> {
     }
 
     fn take_key(&mut self, key: &Statement) {
-        let value = |name: &str| key.one(&[name]).map(|option| option.word(1).to_owned());
-        let algorithm = value("algorithm").unwrap_or_default().trim_end_matches('.').to_lowercase();
-        if algorithm.contains("md5") {
-            return self.note(key, format!("key {:?}: {algorithm} is broken: make another key", key.word(1)));
-        }
-        self.config.keys.push(Key {
-            name: key.word(1).to_owned(),
-            algorithm,
-            secret: value("secret").unwrap_or_default(),
-        });
+        let value = |name: &str| key.one(&[name]).map_or("", |option| option.word(1));
+        self.config.take_key(&key.place, key.word(1), value("algorithm"), value("secret"));
     }
 
     fn take_zone(&mut self, zone: &Statement) {

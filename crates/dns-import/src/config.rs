@@ -177,6 +177,20 @@ impl Config {
         self.udp_payload_max = self.udp_payload_max.into_iter().chain(size).min();
     }
 
+    /// Takes a key over, unless its algorithm is none of ours: the server would refuse the whole file then.
+    pub(crate) fn take_key(&mut self, place: &Place, name: &str, algorithm: &str, secret: &str) {
+        const ALGORITHMS: [&str; 4] = ["hmac-sha1", "hmac-sha256", "hmac-sha384", "hmac-sha512"];
+        let lower = algorithm.trim_end_matches('.').to_lowercase();
+        let algorithm = if lower.starts_with("hmac-") { lower } else { format!("hmac-{lower}") };
+        if !ALGORITHMS.contains(&algorithm.as_str()) {
+            let why = if algorithm.contains("md5") { "is broken" } else { "is not known here" };
+            let known = ALGORITHMS.join(", ");
+            let what = format!("key {name:?}: {algorithm} {why}, so it is left out: make another key, for {known}");
+            return self.note(place, what);
+        }
+        self.keys.push(Key { name: name.to_owned(), algorithm, secret: secret.to_owned() });
+    }
+
     /// Takes an identifier in hexadecimal over. Files of Sidestep have text there.
     pub(crate) fn take_hex_nsid(&mut self, place: &Place, hex: &str) {
         match text_of_hex(hex) {
@@ -392,6 +406,13 @@ pub(crate) fn not_here(name: &str) -> String {
         }
         "tls" | "http" | "listen-tls" | "listen-quic" | "tls-port" | "tls-service-key"
         | "tls-service-pem" => "[encrypted] (docs/dns/encrypted.md)",
+        "cert-file" | "key-file" => "certificate and key of [encrypted] (docs/dns/encrypted.md)",
+        "tls-auth" => "tls and tls-ca of [[secondary]] (docs/dns/reference.md)",
+        "listen-xdp" | "xdp" => "device (docs/dns/reference.md)",
+        "user" | "username" => "user (docs/dns/reference.md)",
+        "refuse-any" | "deny-any" => "answers to ANY have one record set here, always (RFC 8482)",
+        "geoip-directory" => "[geo] (docs/dns/lines.md)",
+        "catalog-role" | "catalog-zone" | "catalog-group" => "[catalog] (docs/dns/catalog.md)",
         "https-port" | "quic-port" => "the ports of addresses in [encrypted] (docs/dns/encrypted.md)",
         "http-port" => "HTTP without TLS is not spoken here; with TLS: [encrypted] (docs/dns/encrypted.md)",
         "http-listener-clients" | "tls-max-clients" | "quic-max-clients" => {

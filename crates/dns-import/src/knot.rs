@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use crate::config::{Notifier, Peer, TCP_CONNECTIONS, TCP_IDLE_S, endpoint, not_here, split_port, with_port};
-use crate::{Config, Files, ImportError, Key, Place, Secondary, Zone, directory_of, join};
+use crate::{Config, Files, ImportError, Place, Secondary, Zone, directory_of, join};
 
 #[derive(Clone, Debug)]
 struct Field {
@@ -73,19 +73,38 @@ impl Import<'_> {
     fn take(&mut self, item: &Item) {
         match item.section.as_str() {
             "server" => item.fields.iter().for_each(|field| self.take_server(field)),
-            "key" => self.config.keys.push(Key {
-                name: item.value("id").to_owned(),
-                algorithm: item.value("algorithm").to_lowercase(),
-                secret: item.value("secret").to_owned(),
-            }),
+            "key" => {
+                let [name, algorithm, secret] = ["id", "algorithm", "secret"].map(|name| item.value(name));
+                self.config.take_key(&item.place, name, algorithm, secret);
+            }
             "zone" => self.take_zone(item),
             "policy" => {
                 let what = "of a policy only nsec3 comes along";
                 self.config.note(&item.place, format!("policy {:?}: {what}", item.value("id")));
             }
-            "remote" | "remotes" | "acl" | "template" => {} // Looked at by what refers to them.
+            "remote" => self.take_remote(item),
+            "remotes" | "acl" | "template" => {} // Looked at by what refers to them.
             "log" | "control" | "statistics" | "database" => {}
             other => self.config.note(&item.place, not_here(other)),
+        }
+    }
+
+    /// Names what of a remote does not come along: all but its addresses and its key.
+    fn take_remote(&mut self, remote: &Item) {
+        for field in &remote.fields {
+            let what = match field.name.as_str() {
+                "id" | "address" | "key" => continue,
+                "quic" | "tls" if !is_on(field.value()) => continue,
+                name @ ("quic" | "tls") => format!(
+                    "{name}: WARNING: Knot talks to it by an encrypted connection, and here zones and notices would go in clear: for zones, see tls and \
+                     tls-ca of [[secondary]] (docs/dns/reference.md)"
+                ),
+                name @ ("cert-key" | "cert-hostname" | "cert-validate") => {
+                    format!("{name}: tls and tls-ca of [[secondary]] say which certificate is right (docs/dns/reference.md)")
+                }
+                other => not_here(other),
+            };
+            self.config.note(&field.place, format!("remote {:?}: {what}", remote.value("id")));
         }
     }
 
@@ -116,7 +135,7 @@ impl Import<'_> {
                 self.config.tcp_idle_timeout_s = idle;
             }
             "answer-rotation" => self.config.rotate = is_on(field.value()),
-            "rundir" | "user" | "pidfile" => {}
+            "rundir" | "pidfile" => {}
             other => self.config.note(&field.place, not_here(other)),
         }
     }
@@ -152,10 +171,14 @@ impl Import<'_> {
                     self.config.note(&field.place, format!("dnssec-policy {:?}: {what}", field.value()));
                 }
                 "catalog-role" if field.value() == "interpret" => secondary.is_catalog = true,
+                "catalog-role" if field.value() == "none" => {}
                 other => {
                     self.config.note(&field.place, format!("zone {origin:?}: {}", not_here(other)));
                 }
             }
+        }
+        if value("catalog-role") == Some("generate") {
+            return; // Knot makes its records: there is no file.
         }
         if name.contains('%') {
             self.config.note(&item.place, format!("{name}: of the marks with % only %s comes along"));

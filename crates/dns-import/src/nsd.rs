@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::config::{Notifier, Peer, TCP_CONNECTIONS, TCP_IDLE_S, endpoint, not_here, split_port, with_port};
-use crate::{Config, Files, ImportError, Key, Place, Secondary, Zone, directory_of, join};
+use crate::{Config, Files, ImportError, Place, Secondary, Zone, directory_of, join};
 
 /// One option with its values.
 #[derive(Clone, Debug)]
@@ -71,11 +71,7 @@ impl Import<'_> {
     fn take(&mut self, clause: &Clause) {
         match clause.name.as_str() {
             "server" => clause.options.iter().for_each(|option| self.take_server(option)),
-            "key" => self.config.keys.push(Key {
-                name: clause.value("name").to_owned(),
-                algorithm: clause.value("algorithm").to_lowercase(),
-                secret: clause.value("secret").to_owned(),
-            }),
+            "key" => self.take_key(clause),
             "zone" => self.take_zone(clause),
             "pattern" => {} // Looked at by the zones that include it.
             "remote-control" => {
@@ -85,13 +81,19 @@ impl Import<'_> {
         }
     }
 
+    fn take_key(&mut self, key: &Clause) {
+        let algorithm = Some(key.value("algorithm")).filter(|algorithm| !algorithm.is_empty());
+        let algorithm = algorithm.unwrap_or("hmac-sha256"); // The default of NSD.
+        self.config.take_key(&key.place, key.value("name"), algorithm, key.value("secret"));
+    }
+
     fn take_server(&mut self, option: &Setting) {
         match option.name.as_str() {
             "ip-address" | "interface" => {
                 let (address, port) = split_port(option.value(0));
                 self.config.listen.push(endpoint(address, port.or(self.port.as_deref())));
             }
-            "port" | "zonesdir" | "username" | "chroot" | "pidfile" | "xfrdfile" | "zonelistfile" => {}
+            "port" | "zonesdir" | "chroot" | "pidfile" | "xfrdfile" | "zonelistfile" => {}
             "version" => self.config.version = Some(option.value(0).to_owned()),
             "hide-version" if option.value(0) == "yes" => self.config.version = Some(String::new()),
             "identity" => self.config.hostname = Some(option.value(0).to_owned()),

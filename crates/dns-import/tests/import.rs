@@ -579,3 +579,75 @@ fn groups_of_remotes_of_knot_are_their_members_also_in_access_lists() {
     assert_eq!((&zone.primaries, &zone.notify), (&all, &all));
     assert_eq!(zone.allow_transfer, Some(strings(["k", "192.0.2.2", "2001:db8::2"])));
 }
+
+/// Zones that came by an encrypted connection would come in clear.
+#[test]
+fn what_a_remote_of_knot_has_beside_its_address_and_its_key_is_told() {
+    let text = "remote:\n - id: r1\n   address: 192.0.2.3\n   quic: on\n   cert-key: abcd=\n - id: r2\n   address: 192.0.2.4\n   tls: on\n\
+                \x20  via: 192.0.2.9\n - id: r3\n   address: 192.0.2.5\n   tls: off\n   block-notify-after-transfer: on\n\
+                zone:\n - domain: a\n   master: [r1, r2, r3]\n";
+    let config = read(Server::Knot, text);
+    assert_eq!(config.secondaries[0].primaries, ["192.0.2.3", "192.0.2.4", "192.0.2.5"]);
+    let notes = notes(&config);
+    let expected = [
+        "line 4: remote \"r1\": quic: WARNING: Knot talks to it by an encrypted connection",
+        "line 5: remote \"r1\": cert-key: tls and tls-ca of [[secondary]]",
+        "line 8: remote \"r2\": tls: WARNING: ",
+        "line 9: remote \"r2\": via: no counterpart",
+        "line 13: remote \"r3\": block-notify-after-transfer: no counterpart",
+    ];
+    assert_eq!(notes.len(), expected.len(), "{notes:#?}");
+    for (note, what) in notes.iter().zip(expected) {
+        assert!(note.contains(what), "{what}: {note}");
+    }
+}
+
+#[test]
+fn a_key_has_one_of_our_algorithms_or_is_left_out_and_told() {
+    let of = |server, text: &str| {
+        let config = read(server, text);
+        let algorithms: Vec<String> = config.keys.iter().map(|key| key.algorithm.clone()).collect();
+        (algorithms, notes(&config).join("\n"))
+    };
+    let nsd = |algorithm: &str| of(Server::Nsd, &format!("key:\n  name: k\n{algorithm}  secret: c2U=\n"));
+    let knot = |algorithm: &str| {
+        of(Server::Knot, &format!("key:\n - id: k\n   algorithm: {algorithm}\n   secret: c2U=\n"))
+    };
+    let bind = |algorithm: &str| {
+        let key = format!("key k {{ algorithm {algorithm}; secret \"c2U=\"; }};");
+        of(Server::Bind, &format!("options {{ allow-transfer {{ none; }}; }};\n{key}\n"))
+    };
+    let good = |algorithm: &str| (vec![algorithm.to_owned()], String::new());
+    assert_eq!(nsd(""), good("hmac-sha256"), "the default of NSD");
+    assert_eq!(nsd("  algorithm: sha512\n"), good("hmac-sha512"), "an abbreviation");
+    assert_eq!(nsd("  algorithm: hmac-sha1\n"), good("hmac-sha1"));
+    assert_eq!((knot("hmac-sha384"), bind("HMAC-SHA256.")), (good("hmac-sha384"), good("hmac-sha256")));
+    for (keys, notes) in [nsd("  algorithm: sha224\n"), knot("hmac-sha224"), bind("hmac-sha224")] {
+        assert!(keys.is_empty() && notes.contains("key \"k\": hmac-sha224 is not known here"), "{notes}");
+    }
+    for (keys, notes) in [nsd("  algorithm: md5\n"), knot("hmac-md5"), bind("hmac-md5")] {
+        assert!(keys.is_empty() && notes.contains("key \"k\": hmac-md5 is broken"), "{notes}");
+    }
+}
+
+#[test]
+fn options_that_have_a_counterpart_are_told_with_it() {
+    let said = |server, text: &str, what: &str| {
+        let config = read(server, text);
+        assert!(notes(&config).iter().any(|note| note.contains(what)), "{what}: {:#?}", notes(&config));
+    };
+    said(Server::Knot, "server:\n  cert-file: a\n", "cert-file: certificate and key of [encrypted]");
+    said(Server::Knot, "server:\n  listen-xdp: eth0\n", "listen-xdp: device");
+    said(Server::Knot, "server:\n  user: knot\n", "user: user");
+    said(Server::Nsd, "server:\n  username: nsd\n  refuse-any: yes\n", "username: user");
+    said(Server::Nsd, "server:\n  refuse-any: yes\n", "refuse-any: answers to ANY");
+    said(Server::Nsd, "tls-auth:\n  name: a\n", "tls-auth: tls and tls-ca");
+    said(Server::Bind, "options { geoip-directory \"/g\"; };", "geoip-directory: [geo]");
+}
+
+#[test]
+fn a_catalog_that_knot_makes_is_no_zone_with_a_file() {
+    let config = read(Server::Knot, "zone:\n - domain: gen.test\n   catalog-role: generate\n");
+    assert_eq!((config.zones.len(), config.secondaries.len()), (0, 0));
+    assert!(notes(&config)[0].contains("zone \"gen.test\": catalog-role: [catalog]"), "{:?}", notes(&config));
+}
