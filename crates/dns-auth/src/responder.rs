@@ -41,6 +41,8 @@ pub struct Prepared {
     query: Result<Query, QueryError>,
     /// After a format error, what of the message its answer repeats.
     malformed: Option<Query>,
+    /// After a format error, the OPT record of a query without a question.
+    unasked: Option<Edns>,
     /// Place of the zone in the catalog.
     zone: Option<u32>,
     search: Search,
@@ -59,6 +61,7 @@ impl Default for Prepared {
         Prepared {
             query: Err(QueryError::Short),
             malformed: None,
+            unasked: None,
             zone: None,
             search: Search::default(),
             name: Folded::default(),
@@ -88,6 +91,11 @@ impl Prepared {
     #[inline(always)]
     pub fn query(&self) -> Option<&Query> {
         self.query.as_ref().ok()
+    }
+
+    /// Whether it is a query without a question, but with an OPT record: an error, unless it asks for a cookie (RFC 7873, 5.4).
+    pub fn is_unasked(&self) -> bool {
+        self.query.is_err() && self.unasked.is_some()
     }
 }
 
@@ -126,6 +134,7 @@ impl Responder {
         prepared.zone = None;
         let Ok(query) = &prepared.query else {
             prepared.malformed = Query::parse_malformed(&buffer[..len]);
+            prepared.unasked = Query::parse_unasked(&buffer[..len]);
             return;
         };
         prepared.name.set(&buffer[HEADER_LEN..], query.qname_len);
@@ -172,7 +181,7 @@ impl Responder {
         self.counters.on_query(transport);
         let query = match &prepared.query {
             Ok(query) => query,
-            Err(error) => return self.refuse_message(*error, prepared.malformed.as_ref(), buffer, transport),
+            Err(error) => return self.refuse_message(*error, prepared, buffer, transport),
         };
         self.counters.on_type(query.qtype);
         let limit = self.limit(query, transport).min(buffer.len());
@@ -291,7 +300,7 @@ impl Responder {
     }
 
     /// Answers a query that was prepared without a look at its zone: with the code, no record, and TC where `truncated`. So is a message with
-    /// another opcode, such as an UPDATE. Malformed messages get no answer.
+    /// another opcode, such as an UPDATE, and one without a question (`Prepared::is_unasked`). Malformed messages get no answer.
     pub fn answer_nothing(
         &mut self,
         prepared: &Prepared,
@@ -306,6 +315,7 @@ impl Responder {
                 query
             }
             (Err(QueryError::Opcode), Some(question)) => question,
+            _ if prepared.is_unasked() => return self.finish_unasked(prepared, rcode, buffer, transport),
             _ => return self.drop_message(Dropped::Rate),
         };
         let limit = self.limit(query, transport).min(buffer.len());
@@ -492,7 +502,7 @@ impl Responder {
     fn refuse_message(
         &mut self,
         error: QueryError,
-        malformed: Option<&Query>,
+        prepared: &Prepared,
         buffer: &mut [u8],
         transport: Transport,
     ) -> Outcome {
@@ -502,7 +512,10 @@ impl Responder {
             QueryError::Opcode => Rcode::NotImp,
             QueryError::Format => Rcode::FormErr,
         };
-        if let Some(query) = malformed.filter(|_| error == QueryError::Format) {
+        if prepared.is_unasked() {
+            return self.finish_unasked(prepared, rcode, buffer, transport);
+        }
+        if let Some(query) = prepared.malformed.as_ref().filter(|_| error == QueryError::Format) {
             let limit = self.limit(query, transport).min(buffer.len());
             return self.finish_empty(query, rcode, buffer, limit);
         }
@@ -511,6 +524,24 @@ impl Responder {
         self.last_opt_len = 0;
         self.counters.on_response(rcode);
         Outcome::Reply(HEADER_LEN)
+    }
+
+    /// Answers a query without a question: header and OPT record alone.
+    fn finish_unasked(
+        &mut self,
+        prepared: &Prepared,
+        rcode: Rcode,
+        buffer: &mut [u8],
+        transport: Transport,
+    ) -> Outcome {
+        let edns = prepared.unasked.map(|edns| Edns { subnet: false, ..edns });
+        let rcode = if edns.is_some_and(|edns| edns.version != 0) { Rcode::BadVers } else { rcode };
+        let flags = u16::from_be_bytes([buffer[2], buffer[3]]);
+        let (qtype, qclass) = (Rtype(0), Class::IN);
+        let query = Query { qname_len: 0, qtype, qclass, flags, edns, is_signed: false };
+        let limit = self.limit(&query, transport).min(buffer.len());
+        let found = Resolution { counts: Counts::default(), ..empty_resolution(rcode, HEADER_LEN) };
+        self.finish(&query, &found, buffer, limit)
     }
 
     fn drop_message(&mut self, reason: Dropped) -> Outcome {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use clock::Instant;
 use dns_auth::{Prepared, Responder, Transport};
-use dns_guard::{Beyond, COOKIE, Networks, RateLimiter, RateOptions, ServerCookies, Verdict};
+use dns_guard::{Beyond, CLIENT_COOKIE_LEN, COOKIE, Networks, RateLimiter, RateOptions, ServerCookies, Verdict};
 use dns_transfer::Policy;
-use dns_wire::Rcode;
+use dns_wire::{Query, Rcode};
 
+use crate::extras::Extras;
 use crate::responder::length;
 
 /// How clients are treated.
@@ -47,13 +48,19 @@ pub(crate) enum Unlike {
     Refuse,
     /// It gets no answer.
     Drop,
+    /// It asks for a cookie and nothing else (RFC 7873, 5.4): it gets that, with this code.
+    CookieAlone(Rcode),
 }
 
+/// What it gets, and its cookie, if it came with one: by that the client gets out of the limit (RFC 7873, 5.2.3).
+pub(crate) type Exception = (Unlike, Option<Cookie>);
+
 impl Unlike {
-    /// Writes what it gets over the prepared query in `buffer`; the length, if there is an answer.
+    /// Writes what it gets over the prepared query in `buffer`, with `cookie`; the length, if there is an answer.
     #[inline(never)]
     pub(crate) fn answer(
         self,
+        cookie: Option<Cookie>,
         responder: &mut Responder,
         prepared: &Prepared,
         buffer: &mut [u8],
@@ -63,12 +70,20 @@ impl Unlike {
             Unlike::Malformed => (Rcode::FormErr, false),
             Unlike::Truncate => (Rcode::NoError, true),
             Unlike::Refuse => (Rcode::Refused, false),
+            Unlike::CookieAlone(rcode) => (rcode, false),
             Unlike::Drop => {
                 responder.drop_for_rate(transport);
                 return None;
             }
         };
-        length(responder.answer_nothing(prepared, (rcode, is_truncated), buffer, transport))
+        let len = length(responder.answer_nothing(prepared, (rcode, is_truncated), buffer, transport))?;
+        let mut extras = Extras::default();
+        extras.push_cookie(cookie);
+        if extras.octets().is_empty() {
+            return Some(len);
+        }
+        let room = responder.room(prepared, transport).min(buffer.len());
+        Some(responder.add_options(&mut buffer[..room], len, extras.octets()))
     }
 }
 
@@ -103,29 +118,49 @@ impl Guard {
         (client, transport): (IpAddr, Transport),
         now: Instant,
         unix_secs: u64,
-    ) -> Result<Option<Cookie>, Unlike> {
-        let mut cookie = None;
+    ) -> Result<Option<Cookie>, Exception> {
+        let (mut cookie, mut alone) = (None, None);
         let mut is_verified = transport != Transport::Udp;
         if let Some(cookies) = &self.options.cookies
-            && let Some(option) = prepared.query().and_then(|query| query.option(octets, COOKIE))
+            && let Some(option) = cookie_in(prepared, octets)
         {
-            let checked = cookies.check(option, client, unix_secs as u32).map_err(|_| Unlike::Malformed)?;
+            let malformed = |_| (Unlike::Malformed, None);
+            let checked = cookies.check(option, client, unix_secs as u32).map_err(malformed)?;
             is_verified |= checked.is_valid;
             cookie = Some(checked.answer).filter(|_| !prepared.is_special());
+            if prepared.is_unasked() {
+                let is_good = checked.is_valid || option.len() == CLIENT_COOKIE_LEN;
+                alone = Some(Unlike::CookieAlone(if is_good { Rcode::NoError } else { Rcode::BadCookie }));
+            }
         }
         // Who has shown that the address is theirs amplifies nothing.
-        if is_verified || self.options.exempt.contain(client) {
-            return Ok(cookie);
-        }
+        let is_free = is_verified || self.options.exempt.contain(client);
         // A catalog of thousands of zones sends a NOTIFY for each at once. Their answers amplify nothing.
-        if prepared.is_special() && policy.knows_sender(octets, client) {
-            return Ok(cookie);
+        let is_free = is_free || (prepared.is_special() && policy.knows_sender(octets, client));
+        let unlike = if is_free { None } else { self.limit(client, now) };
+        match (unlike, alone) {
+            (None | Some(Unlike::Truncate), Some(alone)) => Err((alone, cookie)),
+            (None, None) => Ok(cookie),
+            (Some(unlike), _) => Err((unlike, cookie)),
         }
+    }
+
+    /// Counts a query; what it gets instead of an answer, if it is one too many.
+    fn limit(&mut self, client: IpAddr, now: Instant) -> Option<Unlike> {
         match (self.limiter.take(client, false, 0, now), self.options.beyond) {
-            (Verdict::Pass, _) => Ok(cookie),
-            (_, Beyond::Refuse) => Err(Unlike::Refuse),
-            (Verdict::Slip, Beyond::Slip) => Err(Unlike::Truncate),
-            (_, Beyond::Slip | Beyond::Drop) => Err(Unlike::Drop),
+            (Verdict::Pass, _) => None,
+            (_, Beyond::Refuse) => Some(Unlike::Refuse),
+            (Verdict::Slip, Beyond::Slip) => Some(Unlike::Truncate),
+            (_, Beyond::Slip | Beyond::Drop) => Some(Unlike::Drop),
         }
+    }
+}
+
+/// The data of the COOKIE option of a message.
+fn cookie_in<'m>(prepared: &Prepared, octets: &'m [u8]) -> Option<&'m [u8]> {
+    match prepared.query() {
+        Some(query) => query.option(octets, COOKIE),
+        None if prepared.is_unasked() => Query::option_unasked(octets, COOKIE),
+        None => None,
     }
 }

@@ -124,8 +124,9 @@ impl DnsResponder {
             let asker = (address, transport);
             match guard.judge(message, &published.transfers.policy, asker, Instant::ZERO, unix_secs) {
                 Ok(cookie) => extras.push_cookie(cookie),
-                Err(unlike) => {
-                    let reply = unlike.answer(&mut self.responder, &prepared, buffer, transport);
+                Err((unlike, cookie)) => {
+                    let responder = &mut self.responder;
+                    let reply = unlike.answer(cookie, responder, &prepared, buffer, transport);
                     return reply.map_or(Answer::None, Answer::Reply);
                 }
             }
@@ -290,9 +291,9 @@ impl UdpResponder for DnsResponder {
                 let asker = (datagram.source().ip(), Transport::Udp);
                 match guard.judge(message, &published.transfers.policy, asker, now, unix_secs) {
                     Ok(cookie) => extras.push_cookie(cookie),
-                    Err(unlike) => {
-                        let responder = &mut self.responder;
-                        datagram.reply = unlike.answer(responder, prepared, datagram.buffer, Transport::Udp);
+                    Err((unlike, cookie)) => {
+                        let (responder, buffer) = (&mut self.responder, &mut *datagram.buffer);
+                        datagram.reply = unlike.answer(cookie, responder, prepared, buffer, Transport::Udp);
                         continue;
                     }
                 }

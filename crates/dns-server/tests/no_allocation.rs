@@ -111,7 +111,7 @@ fn packet(query: Vec<u8>) -> Vec<u8> {
     frame
 }
 
-/// Precompiled answers, a wildcard, a chain, a denial, a referral, a DNAME, a refusal, and nonsense.
+/// Precompiled answers, a wildcard, a chain, a denial, a referral, a DNAME, a refusal, nonsense, and cookies with a question and without.
 fn queries() -> Vec<Vec<u8>> {
     let names = [
         "a.example.",
@@ -128,6 +128,18 @@ fn queries() -> Vec<Vec<u8>> {
         .flat_map(|name| [Rtype::A, Rtype::MX, Rtype::ANY].map(|rtype| query(name, rtype)))
         .collect();
     queries.push(vec![0; 12]);
+    let option = [0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8];
+    let with_cookie = |mut message: Vec<u8>| {
+        let rdlen_at = message.len() - 1;
+        message[rdlen_at] = option.len() as u8;
+        message.extend(option);
+        message
+    };
+    queries.push(with_cookie(query("a.example.", Rtype::A)));
+    let mut without_question = query(".", Rtype::A);
+    without_question.drain(12..17);
+    without_question[5] = 0;
+    queries.push(with_cookie(without_question));
     queries
 }
 

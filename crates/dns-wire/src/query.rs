@@ -89,6 +89,22 @@ impl Query {
         Some(query)
     }
 
+    /// The OPT record of a query that is well-formed but for having no question: by that clients ask for a cookie (RFC 7873, 5.4). `None` of other
+    /// messages.
+    #[cold]
+    pub fn parse_unasked(message: &[u8]) -> Option<Edns> {
+        let header: &[u8; HEADER_LEN] = message.first_chunk()?;
+        let counts = read_counts(header);
+        let is_query = be16(header, 2) & (flag::QR | flag::OPCODE) == 0;
+        let (edns, is_signed) = read_records(&message[HEADER_LEN..], counts).ok()?;
+        edns.filter(|_| is_query && counts.question == 0 && !is_signed)
+    }
+
+    /// The data of the first EDNS option of that code in `message`, a query without a question.
+    pub fn option_unasked(message: &[u8], code: u16) -> Option<&[u8]> {
+        find_option(message.get(HEADER_LEN..)?, code)
+    }
+
     /// Reads the question; RFC 9619: at most one, and none asks nothing.
     #[inline(always)]
     fn read_question(message: &[u8], flags: u16, counts: Counts, labels: &mut LabelStarts) -> Option<Query> {
@@ -110,14 +126,7 @@ impl Query {
     /// The data of the first EDNS option of that code in `message`, the one that was parsed.
     pub fn option<'a>(&self, message: &'a [u8], code: u16) -> Option<&'a [u8]> {
         self.edns?;
-        let mut rest = &message[self.question_end()..];
-        loop {
-            let (record, tail) = Record::split(rest)?;
-            rest = tail;
-            if record.rtype == Rtype::OPT && record.owner_is_root {
-                return Options(record.rdata).find(|(own, _)| *own == code).map(|(_, data)| data);
-            }
-        }
+        find_option(&message[self.question_end()..], code)
     }
 
     /// The question's name within `message`, the one that was parsed.
@@ -147,6 +156,17 @@ fn read_records(mut rest: &[u8], counts: Counts) -> Result<(Option<Edns>, bool),
         edns = Some(Edns::from_record(&record).ok_or(QueryError::Format)?);
     }
     if rest.is_empty() { Ok((edns, is_signed)) } else { Err(QueryError::Format) }
+}
+
+/// The data of the first option of that code in the first OPT record.
+fn find_option(mut records: &[u8], code: u16) -> Option<&[u8]> {
+    loop {
+        let (record, tail) = Record::split(records)?;
+        records = tail;
+        if record.rtype == Rtype::OPT && record.owner_is_root {
+            return Options(record.rdata).find(|(own, _)| *own == code).map(|(_, data)| data);
+        }
+    }
 }
 
 /// The first OPT record of the additional section whose fixed part can be read. Its data, and what follows, may be malformed.
@@ -354,6 +374,26 @@ mod tests {
     fn no_question_and_two_questions_are_format_errors() {
         for count in [0, 2] {
             assert_eq!(Query::parse(&message([count, 0, 0, 0], b"")), Err(QueryError::Format));
+        }
+    }
+
+    #[test]
+    fn a_query_without_a_question_shows_its_opt_record_and_the_options_in_it() {
+        let message = |counts: [u16; 4], tail: &[u8]| {
+            let head = [&[0x12, 0x34, 0, 0][..], &counts.map(u16::to_be_bytes).concat()].concat();
+            [&head, tail].concat()
+        };
+        let cookie = b"\x00\x00\x29\x04\xd0\x00\x00\x80\x00\x00\x0c\x00\x0a\x00\x08abcdefgh";
+        let asks = message([0, 0, 0, 1], cookie);
+        assert_eq!(Query::parse(&asks), Err(QueryError::Format));
+        assert_eq!(Query::parse_unasked(&asks), Some(PLAIN));
+        assert_eq!(Query::option_unasked(&asks, 10), Some(&b"abcdefgh"[..]));
+        let mut notify = asks.clone();
+        notify[2] = 4 << 3;
+        let others = [message([0; 4], b""), message([0, 0, 0, 2], OPT), message([0, 0, 0, 1], b"x"), notify];
+        assert!(others.iter().all(|other| Query::parse_unasked(other).is_none()));
+        for len in 0..asks.len() {
+            assert_eq!(Query::parse_unasked(&asks[..len]), None, "{len} octets");
         }
     }
 

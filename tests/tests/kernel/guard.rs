@@ -109,6 +109,47 @@ fn a_valid_cookie_passes_where_its_address_is_held_back() {
     assert!(answers.len() == 30 && answers.iter().all(|answer| answer.answer_count() == 1));
 }
 
+/// RFC 7873, 5.2.3: so a client of an address that somebody else floods gets out of its limit.
+#[test]
+fn who_sends_a_cookie_beyond_the_limit_gets_one_with_what_it_gets_instead_of_an_answer() {
+    for beyond in ["slip", "refuse"] {
+        let server = start(&format!("{LIMITED}beyond = \"{beyond}\"\n[cookies]\nenabled = true\n"));
+        flood(&server, &message::query(1, "mail.example.com", message::A), 45);
+        let answers = flood(&server, &query(b"8 octets"), 10);
+        let held_back: Vec<&Answer> = answers.iter().filter(|answer| answer.answer_count() == 0).collect();
+        assert!(!held_back.is_empty(), "{beyond}");
+        assert!(held_back.iter().all(|answer| cookie_of(answer).is_some()), "{beyond}: {held_back:?}");
+        let cookie = cookie_of(held_back[0]).unwrap();
+        let free = flood(&server, &query(&cookie), 30);
+        assert!(free.len() == 30 && free.iter().all(|answer| answer.answer_count() == 1), "{beyond}");
+    }
+}
+
+/// RFC 7873, 5.4.
+#[test]
+fn a_query_for_nothing_but_a_cookie_gets_that_and_a_wrong_one_is_told() {
+    let server = start("[cookies]\nenabled = true\n");
+    let without_question = |cookie: &[u8]| {
+        let mut query = query(cookie);
+        let question_end = query.len() - 11 - 4 - cookie.len();
+        query.drain(12..question_end);
+        query[5] = 0; // QDCOUNT
+        query
+    };
+    let ask = |query: &[u8]| message::ask(server.v4, query, Duration::from_secs(30)).unwrap();
+    let first = ask(&without_question(b"8 octets"));
+    let cookie = cookie_of(&first).expect("a cookie");
+    assert_eq!((first.rcode(), first.octets().len()), (0, 12 + 11 + 28));
+    assert_eq!(cookie_of(&ask(&without_question(&cookie))), Some(cookie));
+    let forged = [&cookie[..23], &[!cookie[23]]].concat();
+    let wrong = ask(&without_question(&forged));
+    assert_eq!((wrong.rcode(), wrong.octets()[12 + 5], cookie_of(&wrong).is_some()), (7, 1, true), "BADCOOKIE");
+    assert_eq!(ask(&without_question(b"7 octet")).rcode(), 1, "FORMERR");
+    let server = start("");
+    let refused = message::ask(server.v4, &without_question(b"8 octets"), Duration::from_secs(30)).unwrap();
+    assert_eq!((refused.rcode(), refused.octets().len()), (1, 12 + 11), "FORMERR with OPT");
+}
+
 #[test]
 fn queries_beyond_the_limit_are_refused_or_dropped_if_so_configured() {
     for (beyond, rcode) in [("refuse", Some(5)), ("drop", None)] {
