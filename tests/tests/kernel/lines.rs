@@ -389,6 +389,44 @@ fn update(server: &Serving, lines: &str) {
 }
 
 #[test]
+fn lines_that_cannot_be_loaded_are_an_alarm_until_they_can() {
+    let (directory, config) = files();
+    directory.write("telecom.txt", "foo\n").unwrap();
+    let server = Serving::start_in(directory, &["--config", &config], &[]);
+    let explained =
+        || about_zones(&server, &["explain", "www.example.com", "--from", "10.2.3.4"]);
+    let reload = |list: &str, problems| {
+        server.directory.write("telecom.txt", list).unwrap();
+        server.process.signal(Signal::HUP);
+        let began = std::time::Instant::now();
+        while server.counter("zones_with_problem") != problems {
+            assert!(began.elapsed().as_secs() < 60, "{}", server.process.output());
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    };
+    let none = "lines cannot be loaded, so every client gets what belongs to no line: line telecom: ";
+    let alarms = || (server.counter("zones_with_problem"), server.counter("lines_have_problem"));
+    assert_eq!(alarms(), (1, 1), "no line has records in the other zone");
+    for (words, said) in [
+        (&["zones", "example.com"][..], format!("not up to date: {none}")),
+        (&["zone", "check", "example.com"], format!("example.com.: error: {none}")),
+        (&["zone", "reload", "example.com"], format!("serial 1\nwarning: {none}")),
+    ] {
+        let text = about_zones(&server, words);
+        assert!(text.contains(&said), "{text}");
+    }
+    assert!(explained().contains(&format!("line     none: {none}")), "{}", explained());
+    reload(LIST, 0);
+    assert_eq!(alarms(), (0, 0));
+    assert!(explained().contains("line     telecom: 10.0.0.0/8 decides"), "{}", explained());
+    reload("foo\n", 1);
+    let text = about_zones(&server, &["zones", "example.com"]);
+    assert!(text.contains("not up to date: lines stay as they are, as they cannot be loaded: "), "{text}");
+    assert!(explained().contains("lines stay as they are, as they cannot be loaded: "), "{}", explained());
+    assert_eq!(ask(server.v4, &["www.example.com", "A", "+subnet=10.128.0.0/24"]).0.len(), 2, "of the line");
+}
+
+#[test]
 fn a_set_of_a_line_that_an_update_leaves_no_place_is_left_out_also_after_a_restart() {
     let signed = "dnssec = true\n";
     for (signing, lines, (name, back)) in [

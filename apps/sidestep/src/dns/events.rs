@@ -125,15 +125,17 @@ impl Events {
         let load = move || {
             // A panic here ends the server, as on any other thread: releases are built with `panic = "abort"`.
             let held = current.as_deref().and_then(|loaded| loaded.lines.as_ref());
-            let lines = LoadedLines::load(&config.lines, held).map_err(|error| keep_lines(&error, held));
-            let lines = lines.unwrap_or_else(|kept| kept);
+            let (lines, lines_problem) = match LoadedLines::load(&config.lines, held) {
+                Ok(lines) => (lines, None),
+                Err(error) => (held.cloned(), Some(keep_lines(&error, held))),
+            };
             let pools = Pools { specs: Arc::clone(&config.pools), health };
             let loaded = load_catalog(
                 &config.zones,
                 current.as_deref(),
                 &choice,
                 config.transfers.are_allowed(),
-                Clients { lines, pools },
+                Clients { lines, lines_problem, pools },
             );
             drop(current);
             let _ = sender.send(Event::Loaded(Box::new((config, loaded)))); // A server that ends needs no zones.
@@ -143,13 +145,12 @@ impl Events {
     }
 }
 
-/// Says that lines could not be loaded; returns those that stay.
-fn keep_lines(error: &anyhow::Error, held: Option<&LoadedLines>) -> Option<LoadedLines> {
-    match held {
-        Some(_) => log::error!("lines stay as they are, as they cannot be loaded: {error:#}"),
-        None => {
-            log::error!("lines cannot be loaded, so every client gets what belongs to no line: {error:#}")
-        }
-    }
-    held.cloned()
+/// Says that lines could not be loaded, and which stay; returns what it said.
+fn keep_lines(error: &anyhow::Error, held: Option<&LoadedLines>) -> String {
+    let said = match held {
+        Some(_) => format!("lines stay as they are, as they cannot be loaded: {error:#}"),
+        None => format!("lines cannot be loaded, so every client gets what belongs to no line: {error:#}"),
+    };
+    log::error!("{said}");
+    said
 }

@@ -93,9 +93,9 @@ pub(crate) fn explain(options: &Explain) -> anyhow::Result<ExitCode> {
         let config = Config::resolve(&options.sources.to_serve())?;
         let lines = LoadedLines::load(&config.lines, None)?;
         let pools = Pools { specs: Arc::clone(&config.pools), health: Health::default() };
-        let clients = load::Clients { lines, pools: pools.clone() };
+        let clients = load::Clients { lines, lines_problem: None, pools: pools.clone() };
         let loaded = load::load_catalog(&config.zones, None, &load::Choice::default(), false, clients);
-        explained(&asked, &config.lines, &pools, (&loaded.catalog, &config.settings))?
+        explained(&asked, (&config.lines, None), &pools, (&loaded.catalog, &config.settings))?
     };
     to_stdout(|out| Ok(lines.iter().try_for_each(|line| writeln!(out, "{line}"))?))?;
     let has_zone = !lines.iter().any(|line| line.starts_with(&line_of("zone", NO_ZONE)));
@@ -116,14 +116,14 @@ fn ask(which: &Which, request: ExplainRequest) -> anyhow::Result<Vec<String>> {
     Ok(lines)
 }
 
-/// Explains an answer by what is served.
+/// Explains an answer by what is served. Beside the lines that are configured stands why others are in use, or none, if that is so.
 pub(crate) fn explained(
     asked: &Asked,
-    specs: &LineSpecs,
+    (specs, lines_problem): (&LineSpecs, Option<&str>),
     pools: &Pools,
     (catalog, settings): (&Catalog, &Arc<Settings>),
 ) -> anyhow::Result<Vec<String>> {
-    let mut report = Report { options: asked, specs, pools, lines: Vec::new() };
+    let mut report = Report { options: asked, specs, lines_problem, pools, lines: Vec::new() };
     let found = report.client(catalog.lines().map(|lines| &**lines));
     let (name, qtype) = (asked.name.as_name(), asked.qtype);
     report.zone(catalog, name, qtype, found);
@@ -141,6 +141,7 @@ fn line_of(what: &str, text: impl AsRef<str>) -> String {
 struct Report<'o> {
     options: &'o Asked,
     specs: &'o LineSpecs,
+    lines_problem: Option<&'o str>,
     pools: &'o Pools,
     lines: Vec<String>,
 }
@@ -164,7 +165,7 @@ impl Report<'_> {
             (None, None) => self.say("client", format!("{address}, which sent the query")),
         }
         let Some(lines) = lines else {
-            self.say("line", "none: the configuration has no [[line]]");
+            self.say("line", format!("none: {}", self.lines_problem.unwrap_or("the configuration has no [[line]]")));
             return Found::NOTHING;
         };
         let found = lines.find(address);
@@ -180,8 +181,10 @@ impl Report<'_> {
             (Some(line), None) => self.say("line", format!("{}: by lists that are others by now", line.name)),
             (None, _) => self.say("line", "none: no prefix of a line has this address"),
         }
-        if let Err(error) = read {
-            self.say("", format!("its lists cannot be read now: {error:#}"));
+        match (self.lines_problem, read) {
+            (Some(problem), _) => self.say("", problem),
+            (None, Err(error)) => self.say("", format!("its lists cannot be read now: {error:#}")),
+            (None, Ok(())) => {}
         }
         self.say("", format!("all of {} is alike", Prefix::new(address, found.length)));
         found

@@ -135,6 +135,8 @@ fn line_data(
 pub(crate) struct Clients {
     /// Their lines.
     pub(crate) lines: Option<LoadedLines>,
+    /// Why these are not as they are configured.
+    pub(crate) lines_problem: Option<String>,
     /// Addresses that are given by weight and health.
     pub(crate) pools: Pools,
 }
@@ -147,6 +149,11 @@ pub(crate) fn addresses_at(zone: Option<&Zone>, data: &LineData, name: &NameBuf)
     let of_lines = overlays.filter(|set| ADDRESS_TYPES.contains(&set.rtype)).flat_map(|set| &set.records);
     let own = own.flat_map(|set| set.records()).filter_map(address_in);
     own.chain(of_lines.filter_map(|rdata| address_in(rdata))).collect()
+}
+
+/// Whether lines have records of their own in a zone.
+pub(crate) fn varies_by_line(zone: &ServedZone) -> bool {
+    zone.lines().is_some_and(|lines| !lines.data().lines().is_empty())
 }
 
 /// One line about a zone that was loaded.
@@ -169,12 +176,12 @@ pub(crate) fn load_catalog(
     current: Option<&Loaded>,
     choice: &Choice,
     histories: bool,
-    Clients { lines, pools }: Clients,
+    Clients { lines, lines_problem, pools }: Clients,
 ) -> Loaded {
     let earlier = Earlier::new(specs, current, choice, histories);
     let mut loading = Loading { pools, ..Loading::default() };
     specs.iter().for_each(|spec| loading.add(spec, &earlier));
-    Loaded::of(loading.zones, lines, (loading.failed, loading.read))
+    Loaded { lines_problem, ..Loaded::of(loading.zones, lines, (loading.failed, loading.read)) }
 }
 
 fn catalog_by(zones: impl Iterator<Item = Arc<ServedZone>>, lines: Option<&LoadedLines>) -> Arc<Catalog> {
@@ -196,6 +203,8 @@ pub(crate) struct Loaded {
     numbers: Arc<HashMap<NameBuf, usize>>,
     /// The lines of clients.
     pub(crate) lines: Option<LoadedLines>,
+    /// Why they are not as they are configured.
+    pub(crate) lines_problem: Option<String>,
     /// All zones together.
     pub(crate) catalog: Arc<Catalog>,
     /// Zones that could not be loaded this time.
@@ -270,7 +279,7 @@ impl Loaded {
         let numbers = Arc::new(origins.enumerate().map(|(number, origin)| (origin, number)).collect());
         let catalog = catalog_by(zones.iter().map(|entry| Arc::clone(&entry.version.served)), lines.as_ref());
         let zones = zones.into_iter().map(|entry| Some(Arc::new(entry))).collect();
-        Loaded { zones, numbers, lines, catalog, failed, read }
+        Loaded { zones, numbers, lines, lines_problem: None, catalog, failed, read }
     }
 
     /// The zones by their numbers.
@@ -314,8 +323,10 @@ impl Loaded {
     }
 
     /// What whoever had a zone read should know.
-    pub(crate) fn warning(&self, origin: Name<'_>) -> Option<&str> {
-        self.entry(origin)?.warning.as_deref()
+    pub(crate) fn warnings(&self, origin: Name<'_>) -> Vec<&str> {
+        let Some(entry) = self.entry(origin) else { return Vec::new() };
+        let of_lines = self.lines_problem.as_deref().filter(|_| varies_by_line(&entry.version.served));
+        entry.warning.as_deref().into_iter().chain(of_lines).collect()
     }
 
     /// Why zones are not what their files and keys say.
@@ -341,8 +352,9 @@ impl Loaded {
         let served = || zones.iter().flatten().map(|entry| Arc::clone(&entry.version.served));
         let catalog = catalog_replacing(&self.catalog, &changes)
             .unwrap_or_else(|| catalog_by(served(), lines.as_ref()));
-        let numbers = Arc::clone(&self.numbers);
-        (Loaded { zones, numbers, lines, catalog, failed: self.failed, read: self.read }, changes)
+        let (numbers, lines_problem) = (Arc::clone(&self.numbers), self.lines_problem.clone());
+        let (failed, read) = (self.failed, self.read);
+        (Loaded { zones, numbers, lines, lines_problem, catalog, failed, read }, changes)
     }
 
     /// Versions with what pools say now, by the numbers of their zones: of those for which that is something else.

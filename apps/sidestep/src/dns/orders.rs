@@ -77,8 +77,11 @@ pub(crate) struct States {
     pub(crate) has_started: bool,
     /// Secondary zones without data that nobody has been asked for yet.
     pub(crate) awaits_primaries: bool,
-    /// Lines and pools, as they were configured.
+    /// Lines, as they were configured.
     pub(crate) lines: Arc<LineSpecs>,
+    /// Why lines are not as they were configured.
+    pub(crate) lines_problem: Option<String>,
+    /// Pools, as they were configured.
     pub(crate) pools: Arc<[PoolSpec]>,
 }
 

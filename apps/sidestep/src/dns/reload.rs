@@ -469,6 +469,7 @@ impl Reloads<'_> {
             (states.lines, states.pools) = (lines, pools);
             states.catalog = self.current.transfers.catalog.as_ref().map(|spec| spec.origin.clone());
             states.problems = self.loaded.problems();
+            states.lines_problem.clone_from(&self.loaded.lines_problem);
             states.zone_metrics_max = self.current.zone_metrics_max;
         });
     }
@@ -631,9 +632,10 @@ impl Reloads<'_> {
                 let thawed = order.action == ZoneAction::Thaw
                     && self.states.with(|states| states.frozen.remove(origin));
                 let what = if thawed { "read and thawed" } else { "read" };
-                let warning = self.loaded.warning(origin.as_name());
-                let warning = warning.map(|warning| format!("\nwarning: {warning}")).unwrap_or_default();
-                Ok(format!("zone {origin} is {what}: serial {serial}{warning}"))
+                let warnings = self.loaded.warnings(origin.as_name());
+                let warnings: String =
+                    warnings.iter().map(|warning| format!("\nwarning: {warning}")).collect();
+                Ok(format!("zone {origin} is {what}: serial {serial}{warnings}"))
             }
             _ => {
                 let problems = self.loaded.problems();

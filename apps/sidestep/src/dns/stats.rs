@@ -25,7 +25,7 @@ use observe::{ControlSocket, Program, Subject};
 use super::check::place_of;
 use super::explain::{self, Asked};
 use super::health::{Health, State, Target};
-use super::load::addresses_at;
+use super::load::{addresses_at, varies_by_line};
 use super::options;
 use super::orders::{Orders, SharedStates};
 use super::pools::Pools;
@@ -94,11 +94,13 @@ impl Subject for Sources {
 
     fn explain(&self, question: &ExplainRequest) -> Result<Vec<String>, String> {
         let published = self.published.load_full();
-        let (lines, pools) =
-            self.states.with(|states| (Arc::clone(&states.lines), Arc::clone(&states.pools)));
+        let (lines, lines_problem, pools) = self.states.with(|states| {
+            (Arc::clone(&states.lines), states.lines_problem.clone(), Arc::clone(&states.pools))
+        });
         let pools = Pools { specs: pools, health: self.health.clone() };
         let explained = Asked::try_from(question).and_then(|asked| {
-            explain::explained(&asked, &lines, &pools, (&published.catalog, &published.settings))
+            let lines = (&*lines, lines_problem.as_deref());
+            explain::explained(&asked, lines, &pools, (&published.catalog, &published.settings))
         });
         explained.map_err(|error| format!("{error:#}"))
     }
@@ -115,8 +117,11 @@ impl Sources {
         let catalog = Arc::clone(&self.published.load().catalog);
         let tree = tree_of(&catalog, origin)?;
         let found = findings(tree, unix_time() as u32);
-        let lines: Vec<String> =
-            found.map(|found| format!("{}: warning: {}", place_of(tree, &found.owner), found.kind)).collect();
+        let found = found.map(|found| format!("{}: warning: {}", place_of(tree, &found.owner), found.kind));
+        let zone = catalog.find(origin.as_name());
+        let of_lines = zone.and_then(|zone| self.lines_problem(zone));
+        let of_lines = of_lines.map(|problem| format!("{origin}: error: {problem}"));
+        let lines: Vec<String> = of_lines.into_iter().chain(found).collect();
         let nothing = || vec![format!("zone {origin}: nothing to report")];
         Ok(if lines.is_empty() { nothing() } else { lines })
     }
@@ -163,7 +168,13 @@ impl Sources {
             None if is_secondary => states.secondaries.get(&origin)?.problem.clone(),
             None => states.problem(&origin),
         });
+        let problem = problem.or_else(|| self.lines_problem(zone));
         problem.or_else(|| zone.left_out().map(ToString::to_string))
+    }
+
+    /// Why clients do not get the records of their lines in a zone where lines have some.
+    fn lines_problem(&self, zone: &ServedZone) -> Option<String> {
+        self.states.with(|states| states.lines_problem.clone()).filter(|_| varies_by_line(zone))
     }
 
     /// What is counted beside engines and devices: DNS over all cores together, the steering program, and TCP.
@@ -191,6 +202,10 @@ impl Sources {
         if let Some(link) = self.states.with(|states| states.etcd_link) {
             counts.push(("etcd_connected".to_owned(), link.is_connected.into()));
             counts.push(("etcd_revision".to_owned(), link.revision));
+        }
+        let lines = self.states.with(|states| (states.lines.lines.len(), states.lines_problem.is_some()));
+        if let (1.., has_problem) = lines {
+            counts.push(("lines_have_problem".to_owned(), has_problem.into()));
         }
         counts.push(("ready".to_owned(), self.states.with(|states| states.is_ready()).into()));
         counts.extend(self.health_counts());

@@ -22,6 +22,9 @@ use crate::dns::signing;
 /// Lines of the log about what is wrong, for one input.
 const COMPLAINTS_MAX: usize = 10;
 
+/// What is wrong with zones of which etcd has no key any more.
+const LOST: &str = "etcd has lost all of its zones at once: it is kept until etcd has others";
+
 /// The zones, and what is being read of them.
 pub(super) struct Keeper {
     spec: Arc<EtcdSpec>,
@@ -215,6 +218,7 @@ impl Keeper {
     fn let_go(&mut self, gone: Vec<NameBuf>, joining: usize) {
         let mut is_news = false;
         for origin in gone.into_iter().filter(|origin| self.zones.contains_key(origin)) {
+            self.touched.insert(origin.clone());
             is_news |= self.vanished.insert(origin);
         }
         if self.vanished.len() == self.zones.len() && joining == 0 {
@@ -357,7 +361,9 @@ impl Keeper {
             Err(error) => {
                 let problem = format!("it cannot be signed: {error:#}");
                 if kept.problems.signing.as_ref() != Some(&problem) {
-                    log::error!("zone {origin} cannot be signed, and is served as it was: {error:#}");
+                    let is_there = kept.version.as_ref().is_some_and(|version| version.tree().is_some());
+                    let served = if is_there { "served as it was" } else { "answered with SERVFAIL" };
+                    log::error!("zone {origin} cannot be signed, and is {served}: {error:#}");
                 }
                 kept.problems.signing = Some(problem);
                 self.renewal = self.renewal.min(Instant::now() + signing::LOOK_AFTER_ERROR);
@@ -418,8 +424,10 @@ impl Keeper {
         let touched = std::mem::take(&mut self.touched);
         self.states.with(|states| {
             for origin in touched {
+                let is_lost = self.vanished.contains(&origin);
+                let lost = || is_lost.then(|| LOST.to_owned());
                 match self.zones.get(&origin) {
-                    Some(kept) => states.etcd.insert(origin, kept.problem()),
+                    Some(kept) => states.etcd.insert(origin, lost().or_else(|| kept.problem())),
                     None => states.etcd.remove(&origin),
                 };
             }
