@@ -32,6 +32,19 @@ impl FromStr for Network {
 }
 
 impl Network {
+    /// Whether its address has bits beyond its length, so that it may be another one than was meant.
+    #[must_use]
+    pub fn has_rest(self) -> bool {
+        match self.address {
+            IpAddr::V4(address) => {
+                address.to_bits().checked_shl(self.length.into()).is_some_and(|rest| rest != 0)
+            }
+            IpAddr::V6(address) => {
+                address.to_bits().checked_shl(self.length.into()).is_some_and(|rest| rest != 0)
+            }
+        }
+    }
+
     fn contains(self, address: IpAddr) -> bool {
         let differing = match (self.address, address) {
             (IpAddr::V4(own), IpAddr::V4(other)) => (own.to_bits() ^ other.to_bits()).leading_zeros(),
@@ -79,6 +92,19 @@ mod tests {
             permits("127.0.0.1") && permits("127.255.0.1") && permits("::1") && permits("::ffff:127.0.0.1")
         );
         assert!(!permits("128.0.0.1") && !permits("192.168.0.1") && !permits("::2") && !permits("::"));
+    }
+
+    #[test]
+    fn bits_beyond_the_length_are_seen() {
+        let has_rest = |text: &str| text.parse::<Network>().unwrap().has_rest();
+        assert!(
+            ["192.0.2.0/24", "192.0.2.1", "0.0.0.0/0", "2001:db8::/32", "::1"]
+                .iter()
+                .all(|text| !has_rest(text))
+        );
+        assert!(
+            ["192.0.2.1/24", "192.0.2.1/0", "2001:db8::1/32", "::1/127"].iter().all(|text| has_rest(text))
+        );
     }
 
     #[test]

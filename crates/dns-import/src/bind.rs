@@ -232,8 +232,9 @@ impl Import<'_> {
     }
 
     fn take_key(&mut self, key: &Statement) {
-        let value = |name: &str| key.one(&[name]).map_or("", |option| option.word(1));
-        self.config.take_key(&key.place, key.word(1), value("algorithm"), value("secret"));
+        let value =
+            |name: &str| key.one(&[name]).map_or_else(String::new, |option| option.word(1).to_owned());
+        self.config.take_key(&key.place, key.word(1), &value("algorithm"), &value("secret"));
     }
 
     fn take_zone(&mut self, zone: &Statement) {

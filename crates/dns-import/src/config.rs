@@ -185,7 +185,8 @@ impl Config {
         if !ALGORITHMS.contains(&algorithm.as_str()) {
             let why = if algorithm.contains("md5") { "is broken" } else { "is not known here" };
             let known = ALGORITHMS.join(", ");
-            let what = format!("key {name:?}: {algorithm} {why}, so it is left out: make another key, for {known}");
+            let what =
+                format!("key {name:?}: {algorithm} {why}, so it is left out: make another key, for {known}");
             return self.note(place, what);
         }
         self.keys.push(Key { name: name.to_owned(), algorithm, secret: secret.to_owned() });

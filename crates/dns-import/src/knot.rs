@@ -100,7 +100,9 @@ impl Import<'_> {
                      tls-ca of [[secondary]] (docs/dns/reference.md)"
                 ),
                 name @ ("cert-key" | "cert-hostname" | "cert-validate") => {
-                    format!("{name}: tls and tls-ca of [[secondary]] say which certificate is right (docs/dns/reference.md)")
+                    format!(
+                        "{name}: tls and tls-ca of [[secondary]] say which certificate is right (docs/dns/reference.md)"
+                    )
                 }
                 other => not_here(other),
             };

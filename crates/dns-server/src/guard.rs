@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use clock::Instant;
 use dns_auth::{Prepared, Responder, Transport};
-use dns_guard::{Beyond, CLIENT_COOKIE_LEN, COOKIE, Networks, RateLimiter, RateOptions, ServerCookies, Verdict};
+use dns_guard::{
+    Beyond, CLIENT_COOKIE_LEN, COOKIE, Networks, RateLimiter, RateOptions, ServerCookies, Verdict,
+};
 use dns_transfer::Policy;
 use dns_wire::{Query, Rcode};
 

@@ -364,3 +364,73 @@ fn check_says_why_a_certificate_cannot_be_used() {
     let (text, status) = checked(&["--config", &config]);
     assert!(text.contains("away.pem: No such file or directory") && status == Some(1), "{text}");
 }
+
+#[test]
+fn check_reports_what_cannot_be_opened_beside_each_other_and_what_nothing_can_come_of() {
+    let directory = Directory::new().unwrap();
+    directory.write("one.test.zone", "@ 60 SOA ns h 1 2 3 4 5\n@ 60 NS ns.example.net.\n").unwrap();
+    let config_of = |text: &str| {
+        let text = format!("{text}\n[[zone]]\nfile = \"one.test.zone\"\n");
+        directory.write("dns.toml", &text).unwrap().display().to_string()
+    };
+    let encrypted = |addresses: &str| {
+        format!(
+            "listen = [\"127.0.0.1:5300\"]\n[encrypted]\ncertificate = \"c.pem\"\nkey = \"k.pem\"\n{addresses}"
+        )
+    };
+    let secondary = |zone: &str| format!("[[secondary]]\nzone = \"{zone}\"\nprimaries = [\"192.0.2.1\"]\n");
+    let long = format!("control = \"/run/{}\"\n", "c".repeat(110));
+    for (text, said) in [
+        (
+            encrypted("tls = [\"127.0.0.1:5300\"]"),
+            "encrypted.tls: error: 127.0.0.1:5300 is in listen already",
+        ),
+        (
+            encrypted("tls = [\"127.0.0.1:853\"]\nhttps = [\"127.0.0.1:853\"]"),
+            "encrypted.https: error: 127.0.0.1:853 is in encrypted.tls already",
+        ),
+        (
+            encrypted("tls = [\"127.0.0.1\", \"127.0.0.1:853\"]"),
+            "encrypted.tls: error: 127.0.0.1:853 is in encrypted.tls already",
+        ),
+        (
+            encrypted("quic = [\"127.0.0.1:5300\"]"),
+            "encrypted.quic: error: 127.0.0.1:5300 is in listen already",
+        ),
+        (encrypted(""), "encrypted: warning: nothing is served"),
+        (
+            "allow-transfer = [\"encrypted:192.0.2.1\"]".into(),
+            "access list: warning: nobody can come by encrypted:",
+        ),
+        ("[catalog]\nzone = \"ONE.test\"".into(), "catalog: error: there is a zone one.test. already"),
+        (
+            secondary("two.test") + &secondary("TWO.test"),
+            "error: there is another [[secondary]] of this name, and only the last is served",
+        ),
+        ("[[line]]\nname = \"empty\"".into(), "line empty: warning: no prefix belongs to it"),
+        (long, "control: warning: "),
+    ] {
+        let (printed, status) = checked(&["--config", &config_of(&text)]);
+        assert!(printed.to_lowercase().contains(&said.to_lowercase()), "{said}: {printed}");
+        let is_error = said.contains("error:") || text.contains("[encrypted]"); // There is no certificate.
+        assert_eq!(status, Some(i32::from(is_error)), "{printed}");
+    }
+    let good = encrypted("tls = [\"127.0.0.1:853\"]\nquic = [\"127.0.0.1:853\"]");
+    let (printed, _) = checked(&["--config", &config_of(&good)]);
+    assert!(!printed.contains("already"), "TCP and UDP have ports of their own: {printed}");
+}
+
+#[test]
+fn check_and_serve_refuse_a_query_log_in_a_file_of_something_else() {
+    let directory = Directory::new().unwrap();
+    let zone = "@ 60 SOA ns h 1 2 3 4 5\n@ 60 NS ns.example.net.\n";
+    let file = directory.write("one.test.zone", zone).unwrap();
+    for log in ["one.test.zone", "./dns.toml"] {
+        let text = format!("query-log = \"{log}\"\n[[zone]]\nfile = \"one.test.zone\"\n");
+        let config = directory.write("dns.toml", &text).unwrap().display().to_string();
+        let said = complaint(&["--config", &config, "--listen", "127.0.0.1:0"]);
+        assert!(said.contains("query-log: ") && said.contains("is the file of something else"), "{said}");
+        assert_eq!(checked(&["--config", &config]).1, Some(1));
+    }
+    assert_eq!(std::fs::read_to_string(file).unwrap(), zone);
+}

@@ -143,7 +143,11 @@ fn a_query_for_nothing_but_a_cookie_gets_that_and_a_wrong_one_is_told() {
     assert_eq!(cookie_of(&ask(&without_question(&cookie))), Some(cookie));
     let forged = [&cookie[..23], &[!cookie[23]]].concat();
     let wrong = ask(&without_question(&forged));
-    assert_eq!((wrong.rcode(), wrong.octets()[12 + 5], cookie_of(&wrong).is_some()), (7, 1, true), "BADCOOKIE");
+    assert_eq!(
+        (wrong.rcode(), wrong.octets()[12 + 5], cookie_of(&wrong).is_some()),
+        (7, 1, true),
+        "BADCOOKIE"
+    );
     assert_eq!(ask(&without_question(b"7 octet")).rcode(), 1, "FORMERR");
     let server = start("");
     let refused = message::ask(server.v4, &without_question(b"8 octets"), Duration::from_secs(30)).unwrap();

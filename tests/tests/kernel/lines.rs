@@ -202,10 +202,12 @@ fn countries_regions_and_systems_are_those_of_the_databases_and_lists_count_befo
     let code = |code| Value::Map(vec![("iso_code", Value::Text(code))]);
     let country = |name| Value::Map(vec![("country", code(name)), ("continent", Value::Map(Vec::new()))]);
     let city = Value::Map(vec![("country", code("US")), ("subdivisions", Value::List(vec![code("CA")]))]);
-    let asn = Value::Map(vec![
-        ("autonomous_system_number", Value::Number(64496)),
-        ("autonomous_system_organization", Value::Text("Example")),
-    ]);
+    let asn = |number| {
+        let organization = ("autonomous_system_organization", Value::Text("Example"));
+        Value::Map(vec![("autonomous_system_number", number), organization])
+    };
+    // Some databases have numbers in the smallest size that they fit in.
+    let (short, whole) = (asn(Value::Short(64496)), asn(Value::Number(64500)));
     let files = [
         (
             "country.mmdb",
@@ -216,7 +218,7 @@ fn countries_regions_and_systems_are_those_of_the_databases_and_lists_count_befo
             ]),
         ),
         ("city.mmdb", mmdb(&[("198.51.100.0", 25, city)])),
-        ("asn.mmdb", mmdb(&[("203.0.113.128", 25, asn)])),
+        ("asn.mmdb", mmdb(&[("203.0.113.128", 25, short), ("100.64.0.0", 10, whole)])),
     ];
     files.iter().for_each(|(name, octets)| std::fs::write(directory.path().join(name), octets).unwrap());
     directory.write("example.com.zone", ZONE).unwrap();
@@ -226,7 +228,7 @@ fn countries_regions_and_systems_are_those_of_the_databases_and_lists_count_befo
         ("china", "countries = [\"cn\"]"),
         ("states", "countries = [\"US\"]"),
         ("california", "regions = [\"US-CA\"]"),
-        ("system", "asns = [64496]"),
+        ("system", "asns = [64496, 64500]"),
         ("ours", "prefixes = [\"203.0.113.0/28\", \"198.51.100.0/24\"]\nfallback = \"states\""),
     ];
     let mut zone = String::new();
@@ -257,6 +259,7 @@ fn countries_regions_and_systems_are_those_of_the_databases_and_lists_count_befo
     expect("203.0.113.64/32", "192.0.2.101", "26");
     expect("2001:db8:7::/48", "192.0.2.101", "32");
     expect("203.0.113.200/32", "192.0.2.104", "25");
+    expect("100.64.0.1/32", "192.0.2.104", "10");
     expect("203.0.113.1/32", "192.0.2.105", "28");
     expect("198.51.100.1/32", "192.0.2.105", "24");
     expect("192.0.2.1/32", "192.0.2.1", "6");
@@ -393,8 +396,7 @@ fn lines_that_cannot_be_loaded_are_an_alarm_until_they_can() {
     let (directory, config) = files();
     directory.write("telecom.txt", "foo\n").unwrap();
     let server = Serving::start_in(directory, &["--config", &config], &[]);
-    let explained =
-        || about_zones(&server, &["explain", "www.example.com", "--from", "10.2.3.4"]);
+    let explained = || about_zones(&server, &["explain", "www.example.com", "--from", "10.2.3.4"]);
     let reload = |list: &str, problems| {
         server.directory.write("telecom.txt", list).unwrap();
         server.process.signal(Signal::HUP);

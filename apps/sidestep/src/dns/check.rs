@@ -1,5 +1,7 @@
 //! `sidestep dns check`: what `serve` would refuse, or answer in ways that work badly.
 
+mod conflicts;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +22,6 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 use super::answer_log::QueryLogSpec;
 use super::config::{Config, ZoneSpec, parse_listen};
 use super::health::ping_problem;
-use super::line_table::LoadedLines;
 use super::pools::{CheckKind, PoolSpec};
 use super::privileges::OnlyRoot;
 use super::{etcd, load, options, privileges, secondary, serial, signing};
@@ -37,9 +38,8 @@ pub(crate) fn check(options: &options::Check) -> anyhow::Result<ExitCode> {
         report.error("encrypted", crate::explain(&error.into()));
     }
     report.become_reader(&config)?;
-    if let Err(error) = LoadedLines::load(&config.lines, None) {
-        report.error("line", format!("{error:#}"));
-    }
+    report.check_lines(&config);
+    report.check_conflicts(&config);
     config.warnings().iter().for_each(|(place, warning)| report.warning(place, warning));
     report.check_places(&config);
     for spec in &config.zones {
@@ -57,6 +57,7 @@ pub(crate) fn check(options: &options::Check) -> anyhow::Result<ExitCode> {
             Err(errors) => report.add_errors(spec, &errors),
         }
     }
+    report.check_catalog(&config);
     report.check_pools(&config.pools);
     report.check_secondaries(&config);
     report.check_etcd(&config);

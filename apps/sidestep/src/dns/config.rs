@@ -157,6 +157,12 @@ impl ZoneSpec {
             lines: Vec::new(),
         }
     }
+
+    /// Its file, and those of lines in it.
+    fn files(&self) -> impl Iterator<Item = &Path> {
+        let of_lines = self.lines.iter().flat_map(|line| &line.files);
+        [&self.file].into_iter().chain(of_lines).map(|file| &**file)
+    }
 }
 
 /// Everything, resolved.
@@ -206,7 +212,9 @@ impl Config {
     pub(crate) fn resolve(options: &Serve) -> anyhow::Result<Config> {
         let path = options.sources.config.as_deref();
         let (file, directory) = read_file(path)?;
-        let read_again = path.map(Path::to_owned).into_iter().chain(files_of(&file, &directory)).collect();
+        let read_again: Vec<PathBuf> =
+            path.map(Path::to_owned).into_iter().chain(files_of(&file, &directory)).collect();
+        let query_log = file.query_log.as_ref().map(|option| option.resolve(&directory)).transpose()?;
         let mut transfers = Transfers::resolve(&file, &directory)?;
         let device = options.device.clone().or(file.device).unwrap_or_else(|| "kernel".to_owned());
         let listen = if options.listen.is_empty() { &file.listen } else { &options.listen };
@@ -222,6 +230,12 @@ impl Config {
         }
         for text in &options.sources.zones {
             zones.push(parse_zone(text)?);
+        }
+        if let Some(log) = query_log.as_ref().and_then(QueryLogSpec::file) {
+            let of_zones = zones.iter().flat_map(ZoneSpec::files);
+            let of_secondaries = transfers.secondaries.iter().filter_map(|spec| spec.file.as_deref());
+            let others = lines.files().chain(read_again.iter().map(|file| &**file));
+            secondary::refuse_query_log(log, of_zones.chain(of_secondaries).chain(others))?;
         }
         let is_written = |zone: &ZoneSpec| {
             zone.keys.is_some() || transfers.has_updates(zone) || journal::time(&zone.file).is_some()
@@ -262,7 +276,7 @@ impl Config {
             transfers,
             tcp: tcp_limits(&file.tcp)?,
             guard: GuardConfig::new(&file.cookies, &file.rate, &directory)?,
-            query_log: file.query_log.as_ref().map(|option| option.resolve(&directory)).transpose()?,
+            query_log,
             zone_metrics_max: zone_metrics_max(file.zone_metrics_max)?,
             encrypted: file.encrypted.as_ref().map(|table| encrypted(table, &directory)).transpose()?,
             tcp_linger: Duration::from_secs(in_range("tcp.linger-s", file.tcp.linger_s.unwrap_or(3), 0, 60)?),

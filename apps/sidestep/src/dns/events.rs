@@ -126,7 +126,11 @@ impl Events {
             // A panic here ends the server, as on any other thread: releases are built with `panic = "abort"`.
             let held = current.as_deref().and_then(|loaded| loaded.lines.as_ref());
             let (lines, lines_problem) = match LoadedLines::load(&config.lines, held) {
-                Ok(lines) => (lines, None),
+                Ok(lines) => {
+                    let remarks = lines.iter().flat_map(|lines| &lines.remarks);
+                    remarks.for_each(|(line, what)| log::warn!("{line}: {what}"));
+                    (lines, None)
+                }
                 Err(error) => (held.cloned(), Some(keep_lines(&error, held))),
             };
             let pools = Pools { specs: Arc::clone(&config.pools), health };

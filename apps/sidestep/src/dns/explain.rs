@@ -165,7 +165,10 @@ impl Report<'_> {
             (None, None) => self.say("client", format!("{address}, which sent the query")),
         }
         let Some(lines) = lines else {
-            self.say("line", format!("none: {}", self.lines_problem.unwrap_or("the configuration has no [[line]]")));
+            self.say(
+                "line",
+                format!("none: {}", self.lines_problem.unwrap_or("the configuration has no [[line]]")),
+            );
             return Found::NOTHING;
         };
         let found = lines.find(address);

@@ -3,6 +3,7 @@
 //! A file is read once, when lines are loaded: its networks go into the table of prefixes, and no query waits for it.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -10,7 +11,8 @@ use std::path::Path;
 use anyhow::Context;
 use dns_lines::{LineId, Prefix};
 use maxminddb::Reader;
-use serde::Deserialize;
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::line_table::Rank;
 use super::lines::{Geo, LineSpecs};
@@ -23,7 +25,25 @@ pub(crate) struct Place {
     /// From the largest to the smallest.
     #[serde(default)]
     subdivisions: Vec<Code>,
+    #[serde(default, deserialize_with = "number")]
     autonomous_system_number: Option<u32>,
+}
+
+/// A number in whatever size a database has it: many have the smallest that it fits in.
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    struct Number;
+    impl Visitor<'_> for Number {
+        type Value = u32;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a number of 32 bits")
+        }
+
+        fn visit_u64<E: Error>(self, number: u64) -> Result<u32, E> {
+            u32::try_from(number).map_err(E::custom)
+        }
+    }
+    deserializer.deserialize_any(Number).map(Some)
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -74,18 +94,21 @@ impl Places<'_> {
         }
     }
 
-    /// The line that has a place, by what is known of it in this respect.
-    pub(crate) fn line(&self, rank: Rank, place: &Place) -> Option<LineId> {
+    /// The line that has a place, by what is known of it in this respect, and by which code.
+    pub(crate) fn line(&self, rank: Rank, place: &Place) -> Option<(String, LineId)> {
         let country = place.country.iso_code.as_deref();
         match rank {
-            Rank::Country => self.countries.get(country?).copied(),
+            Rank::Country => Some((country?.to_owned(), *self.countries.get(country?)?)),
             Rank::Region => {
                 let parts = place.subdivisions.iter().rev().filter_map(|part| part.iso_code.as_deref());
                 parts
                     .map(|part| format!("{}-{part}", country.unwrap_or_default()))
-                    .find_map(|code| self.regions.get(&*code).copied())
+                    .find_map(|code| self.regions.get(&*code).map(|id| (code.clone(), *id)))
             }
-            Rank::Asn => self.asns.get(&place.autonomous_system_number?).copied(),
+            Rank::Asn => {
+                let asn = place.autonomous_system_number?;
+                Some((asn.to_string(), *self.asns.get(&asn)?))
+            }
             Rank::Listed => None,
         }
     }
@@ -94,7 +117,7 @@ impl Places<'_> {
 /// Passes on each network of a database that is of a line.
 pub(crate) fn read(
     mut file: File,
-    line_of: impl Fn(&Place) -> Option<LineId>,
+    mut line_of: impl FnMut(&Place) -> Option<LineId>,
     mut take: impl FnMut(Prefix, LineId),
 ) -> anyhow::Result<()> {
     let mut octets = Vec::new();
@@ -108,7 +131,7 @@ pub(crate) fn read(
             Some(line) => *line,
             None => {
                 let place: Option<Place> = found.decode()?;
-                let line = place.as_ref().and_then(&line_of);
+                let line = place.as_ref().and_then(&mut line_of);
                 known.insert(found.offset(), line);
                 line
             }

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
-use dns_guard::{Beyond, NETWORK_FORM, Networks, Prefixes, Rate, RateOptions, Secret, ServerCookies};
+use dns_guard::{
+    Beyond, NETWORK_FORM, Network, Networks, Prefixes, Rate, RateOptions, Secret, ServerCookies,
+};
 use dns_server::GuardOptions;
 use rustix::rand::{GetRandomFlags, getrandom};
 
@@ -85,7 +87,10 @@ pub(crate) fn networks(option: &'static str, texts: Option<&[String]>) -> Result
     let Some(texts) = texts else { return Ok(Networks::default()) };
     let parse = |text: &String| {
         let form = |()| ConfigError::Form { option, value: text.clone(), expected: NETWORK_FORM };
-        text.parse().map_err(form)
+        let network: Network = text.parse().map_err(form)?;
+        let expected = "a network without bits beyond its length";
+        let odd = || ConfigError::Form { option, value: text.clone(), expected };
+        if network.has_rest() { Err(odd()) } else { Ok(network) }
     };
     texts.iter().map(parse).collect::<Result<_, _>>().map(Networks::new)
 }
@@ -172,6 +177,8 @@ mod tests {
         assert_eq!(exempts(""), [true, false]);
         assert_eq!(exempts("exempt = []"), [false, false]);
         assert_eq!(exempts("exempt = [\"192.0.2.0/24\"]"), [false, true]);
+        let refused = networks("rate.exempt", Some(&["192.0.2.1/24".to_owned()])).unwrap_err().to_string();
+        assert!(refused.contains("bits beyond its length"), "{refused}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! From lists of prefixes and MMDB files to the table of lines.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use dns_lines::{Line, LineId, LineTableBuilder, Lines, TwoLines, read_prefixes};
 
-use super::geo::{self, Places};
+use super::geo::{self, Place, Places};
 use super::lines::{LineSpec, LineSpecs};
 use super::load::Stamp;
 use super::privileges::explain_denial;
@@ -36,6 +37,8 @@ pub(crate) struct LoadedLines {
     specs: LineSpecs,
     files: Vec<(PathBuf, Option<Stamp>)>,
     pub(crate) lines: Arc<Lines>,
+    /// Of which line something is rarely meant, and what.
+    pub(crate) remarks: Vec<(String, String)>,
 }
 
 impl LoadedLines {
@@ -62,8 +65,23 @@ impl LoadedLines {
         let lines = Lines::new(named.collect(), table);
         let mib = lines.memory() >> 20;
         log::info!("{} lines of {count} prefixes, {mib} MiB", specs.lines.len());
-        Ok(Some(LoadedLines { specs: specs.clone(), files: collected.files, lines: Arc::new(lines) }))
+        let remarks = collected.missing.into_iter().chain(empty_lines(specs, &collected.lines)).collect();
+        Ok(Some(LoadedLines {
+            specs: specs.clone(),
+            files: collected.files,
+            lines: Arc::new(lines),
+            remarks,
+        }))
     }
+}
+
+/// Lines that no prefix belongs to, but for those that others fall back on.
+fn empty_lines(specs: &LineSpecs, has_prefixes: &BTreeSet<LineId>) -> Vec<(String, String)> {
+    let ids = (0..).map(LineId).zip(&specs.lines);
+    let is_fallback = |id| specs.lines.iter().any(|spec| spec.fallback == Some(id));
+    let empty = ids.filter(|(id, _)| !has_prefixes.contains(id) && !is_fallback(*id));
+    let what = "no prefix belongs to it, so no client is in it";
+    empty.map(|(_, spec)| (format!("line {}", spec.name), what.to_owned())).collect()
 }
 
 fn in_two_lines(specs: &LineSpecs, error: TwoLines) -> anyhow::Error {
@@ -76,6 +94,10 @@ fn in_two_lines(specs: &LineSpecs, error: TwoLines) -> anyhow::Error {
 pub(crate) struct Collected {
     pub(crate) builder: LineTableBuilder,
     files: Vec<(PathBuf, Option<Stamp>)>,
+    /// Those that have prefixes.
+    lines: BTreeSet<LineId>,
+    /// By line, places that its file does not know.
+    missing: Vec<(String, String)>,
 }
 
 impl Collected {
@@ -91,11 +113,15 @@ impl Collected {
     fn add_listed(&mut self, spec: &LineSpec, id: LineId) -> anyhow::Result<()> {
         let rank = Rank::Listed as u8;
         spec.prefixes.iter().for_each(|prefix| self.builder.add(*prefix, id, rank));
+        self.lines.extend((!spec.prefixes.is_empty()).then_some(id));
         let Some(path) = &spec.prefixes_file else { return Ok(()) };
         let mut text = BufReader::new(self.open(path)?);
-        let builder = &mut self.builder;
-        read_prefixes(&mut text, |prefix| builder.add(prefix, id, rank))
-            .with_context(|| format!("prefixes-file: reading {}", path.display()))
+        let (builder, lines) = (&mut self.builder, &mut self.lines);
+        let add = |prefix| {
+            builder.add(prefix, id, rank);
+            lines.insert(id);
+        };
+        read_prefixes(&mut text, add).with_context(|| format!("prefixes-file: reading {}", path.display()))
     }
 
     /// Adds the networks of the places and systems that lines name, as the databases have them.
@@ -107,13 +133,16 @@ impl Collected {
         for (path, rank) in files.into_iter().filter(|(_, rank)| places.has(*rank)) {
             let Some(path) = path else { continue };
             let file = self.open(path)?;
-            let builder = &mut self.builder;
-            geo::read(
-                file,
-                |place| places.line(rank, place),
-                |prefix, id| builder.add(prefix, id, rank as u8),
-            )
-            .with_context(|| format!("reading {}", path.display()))?;
+            let (builder, lines, mut found) = (&mut self.builder, &mut self.lines, BTreeSet::new());
+            let line_of = |place: &Place| {
+                let (code, id) = places.line(rank, place)?;
+                lines.insert(id);
+                found.insert(code);
+                Some(id)
+            };
+            geo::read(file, line_of, |prefix, id| builder.add(prefix, id, rank as u8))
+                .with_context(|| format!("reading {}", path.display()))?;
+            self.missing.extend(missing(specs, rank, &found, path));
         }
         Ok(())
     }
@@ -129,4 +158,27 @@ impl Collected {
         self.files.push((path.to_owned(), Stamp::of_settled(&metadata)));
         Ok(file)
     }
+}
+
+/// The places of lines, of one kind, that are not among those `found` in the file at `path`.
+fn missing<'s>(
+    specs: &'s LineSpecs,
+    rank: Rank,
+    found: &'s BTreeSet<String>,
+    path: &'s Path,
+) -> impl Iterator<Item = (String, String)> + 's {
+    specs.lines.iter().flat_map(move |spec| {
+        let (option, codes) = match rank {
+            Rank::Country => ("countries", spec.countries.clone()),
+            Rank::Region => ("regions", spec.regions.clone()),
+            Rank::Asn => ("asns", spec.asns.iter().map(u32::to_string).collect()),
+            Rank::Listed => ("prefixes", Vec::new()),
+        };
+        let unknown = codes.into_iter().filter(|code| !found.contains(code));
+        let remark = move |code| {
+            let what = format!("{option}: {code}: {} has no network of it", path.display());
+            (format!("line {}", spec.name), what)
+        };
+        unknown.map(remark)
+    })
 }

@@ -69,6 +69,13 @@ impl LineSpecs {
         Ok(specs)
     }
 
+    /// The files with prefixes and places.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        let Geo { country, city, asn } = &self.geo;
+        let lists = self.lines.iter().filter_map(|spec| spec.prefixes_file.as_deref());
+        lists.chain([country, city, asn].into_iter().filter_map(|file| file.as_deref()))
+    }
+
     /// No line falls back on itself, by way of others or not.
     fn check_fallbacks(&self) -> Result<(), ConfigError> {
         for spec in &self.lines {

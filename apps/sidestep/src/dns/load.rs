@@ -1057,7 +1057,7 @@ mod tests {
         zones.write("b.zone", 7, &zone(9));
         assert_eq!((read_again(&specs, &mut loaded), serial(&loaded)), (1, Some(9)), "changed by hand");
         assert!(zones.directory.join("b.zone.journal.unfit").exists(), "what was updated is not lost");
-        let warning = loaded.warning(loaded.versions().next().unwrap().served.origin()).unwrap();
+        let warning = loaded.warnings(loaded.versions().next().unwrap().served.origin())[0];
         assert!(warning.contains("set aside as") && warning.contains("b.zone.journal.unfit"), "{warning}");
     }
 

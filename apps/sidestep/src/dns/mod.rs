@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `options.rs` | the command line |
 //! | `config.rs`, `config_file.rs` | what the user wrote, and what the program runs on |
-//! | `check.rs`, `serial.rs` | `sidestep dns check` |
+//! | `check.rs`, `check/`, `serial.rs` | `sidestep dns check` |
 //! | `version.rs` | what is served of a zone, and what led to it |
 //! | `load.rs` | zone files to catalogs, with errors for people |
 //! | `lines.rs`, `line_table.rs` | which clients belong to which line, and what lines have in zones |

@@ -310,6 +310,18 @@ pub(crate) fn unix_time() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
+impl Transfers {
+    /// Whether an access list lets somebody come by encrypted transports only.
+    pub(crate) fn has_encrypted_only(&self) -> bool {
+        let of_zones =
+            self.zones.values().flat_map(|zone| zone.allow_transfer.iter().chain([&zone.allow_update]));
+        let of_secondaries = self.secondaries.iter().filter_map(|spec| spec.allow_transfer.as_ref());
+        let of_catalog = self.catalog.iter().filter_map(|spec| spec.allow_transfer.as_ref());
+        let mut lists = of_zones.chain(of_secondaries).chain(of_catalog).chain([&self.allow_transfer]);
+        lists.any(|list| list.0.iter().any(|allowed| allowed.encrypted_only))
+    }
+}
+
 pub(crate) fn access_list(option: &'static str, texts: &[String], keys: &Keys) -> anyhow::Result<AccessList> {
     let who = |text: &str| {
         if let Some(prefix) = Prefix::from_text(text) {

@@ -30,7 +30,13 @@ impl Seen {
         }
     }
 
+    fn queries(&self, counts: &mut Vec<Count>) {
+        let name = || with_labels("zone_queries", &[("zone", &self.origin)]);
+        counts.extend(self.queries.map(|queries| (name(), queries)));
+    }
+
     fn counts(&self, counts: &mut Vec<Count>) {
+        self.queries(counts);
         let mut add = |name: &str, value| {
             counts.push((with_labels(&format!("zone_{name}"), &[("zone", &self.origin)]), value))
         };
@@ -38,9 +44,6 @@ impl Seen {
         add("has_problem", self.has_problem.into());
         if let Some(at) = self.expires_at {
             add("expires_at", at);
-        }
-        if let Some(queries) = self.queries {
-            add("queries", queries);
         }
         let Some((serial, records)) = self.version else { return };
         add("serial", serial.into());
@@ -73,7 +76,8 @@ impl State {
     ];
 }
 
-/// The counts of all `zones` together, and of at most `alone_max` of them alone: of those with problems first, then in their order.
+/// The counts of all `zones` together, and of at most `alone_max` of them alone: of those with problems first, then in their order. Queries that
+/// were counted for a zone alone are told in any case: the sum of those for others does not have them.
 pub(super) fn counts(zones: &[Seen], alone_max: usize) -> Vec<Count> {
     let number = |is_meant: &dyn Fn(&Seen) -> bool| zones.iter().filter(|zone| is_meant(zone)).count() as u64;
     let mut counts: Vec<Count> = [
@@ -96,7 +100,9 @@ pub(super) fn counts(zones: &[Seen], alone_max: usize) -> Vec<Count> {
     counts.extend(first_expiry.map(|at| ("zones_expires_at_min".to_owned(), at)));
     let (bad, good): (Vec<&Seen>, Vec<&Seen>) =
         zones.iter().partition(|zone| zone.has_problem || zone.version.is_none());
-    bad.into_iter().chain(good).take(alone_max).for_each(|zone| zone.counts(&mut counts));
+    for (number, zone) in bad.into_iter().chain(good).enumerate() {
+        if number < alone_max { zone.counts(&mut counts) } else { zone.queries(&mut counts) }
+    }
     counts
 }
 
@@ -160,6 +166,18 @@ mod tests {
         assert_eq!(with_metrics(3), ["{zone=\"c.\"}", "{zone=\"d.\"}", "{zone=\"a.\"}"]);
         assert_eq!(with_metrics(0), [""; 0]);
         assert_eq!(with_metrics(9).len(), 4);
+    }
+
+    #[test]
+    fn queries_that_were_counted_for_a_zone_are_told_also_when_a_bad_zone_takes_its_place() {
+        let mut zones: Vec<Seen> = ["a.", "b.", "c."].map(zone).into();
+        zones[0].queries = Some(3);
+        zones[1].has_problem = true;
+        let counts = counts(&zones, 1);
+        assert_eq!(value(&counts, "zone_is_served{zone=\"b.\"}"), Some(1));
+        assert_eq!(value(&counts, "zone_is_served{zone=\"a.\"}"), None);
+        assert_eq!(value(&counts, "zone_queries{zone=\"a.\"}"), Some(3));
+        assert_eq!(value(&counts, "zone_queries{zone=\"c.\"}"), None, "it is among the others");
     }
 
     #[test]

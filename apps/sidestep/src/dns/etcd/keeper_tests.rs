@@ -199,6 +199,25 @@ fn zones_that_were_lost_at_once_and_are_back_stay_when_another_one_joins() {
 }
 
 #[test]
+fn that_etcd_has_lost_all_zones_is_a_problem_of_each_until_it_has_one_also_after_a_restart() {
+    let scratch = Scratch::new();
+    let mut lab = Lab::new(&scratch.0, "");
+    ["aa.", "bb."].iter().for_each(|zone| lab.put_zone(zone, ""));
+    lab.transact(&[("zones/aa.", None), ("zones/bb.", None)]);
+    let are_lost = |lab: &Lab| {
+        let is_lost = |zone: &&str| lab.problem(zone).is_some_and(|problem| problem.contains("has lost all"));
+        ["aa.", "bb."].iter().filter(|zone| is_lost(zone)).count()
+    };
+    assert_eq!(are_lost(&lab), 2);
+    let mut lab = lab.restarted(&scratch.0, "");
+    assert_eq!(are_lost(&lab), 0, "nobody has asked etcd yet");
+    lab.read_all();
+    assert_eq!(are_lost(&lab), 2);
+    lab.put("zones/aa.", "");
+    assert_eq!((are_lost(&lab), lab.is_served("aa."), lab.is_served("bb.")), (0, true, false));
+}
+
+#[test]
 fn a_signed_zone_stays_signed_over_wrong_settings_and_a_restart() {
     let scratch = Scratch::new();
     let mut lab = Lab::signing(&scratch.0);

@@ -103,6 +103,24 @@ pub(crate) fn refuse_shared_files(
     Ok(())
 }
 
+/// Refuses a query log in a file that the configuration names for something else, which would be written over or renamed.
+pub(crate) fn refuse_query_log<'f>(
+    log: &'f Path,
+    files: impl Iterator<Item = &'f Path>,
+) -> anyhow::Result<()> {
+    let mut directories = BTreeMap::new();
+    let own = identity(log, &mut directories);
+    for file in files {
+        if identity(file, &mut directories) == own {
+            bail!(
+                "query-log: {} is the file of something else, too: give the log another one",
+                log.display()
+            );
+        }
+    }
+    Ok(())
+}
+
 /// The name of a zone, as far as it is known without a look at its file.
 fn name_of(zone: &ZoneSpec) -> Option<NameBuf> {
     zone.origin.clone().or_else(|| origin_from_path(&zone.file))
@@ -142,6 +160,14 @@ mod tests {
             let refused = refuse_shared_files(&[], &zones, is_written).unwrap_err().to_string();
             assert!(refused.contains("a.example") && refused.contains("b.example"), "{refused}");
         }
+    }
+
+    #[test]
+    fn a_query_log_has_a_file_of_its_own_however_its_path_is_written() {
+        let files = || [Path::new("a.zone"), Path::new("b.zone")].into_iter();
+        assert!(refuse_query_log(Path::new("log.json"), files()).is_ok());
+        let refused = refuse_query_log(Path::new("./b.zone"), files()).unwrap_err().to_string();
+        assert!(refused.starts_with("query-log: ./b.zone is the file of something else"), "{refused}");
     }
 
     #[test]

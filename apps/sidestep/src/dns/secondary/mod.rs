@@ -31,7 +31,7 @@ use dns_transfer::{Difference, IncomingError, Keys, Received, catalog};
 use dns_wire::{Name, NameBuf};
 use dns_zone::{Changed, Zone};
 
-pub(crate) use self::claims::{Claims, refuse_shared_files};
+pub(crate) use self::claims::{Claims, refuse_query_log, refuse_shared_files};
 use self::exchange::{ExchangeError, Idle, Primary};
 use self::keeper::Keeper;
 pub(crate) use self::notices::Notices;
