@@ -11,6 +11,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{ServerConfig, version};
 
 use crate::FrontError;
+use crate::validity::not_after;
 
 /// What every connection shows: the same, whatever name it asks for.
 #[derive(Debug)]
@@ -34,6 +35,12 @@ impl Certificate {
         let new = read(&self.certificate, &self.key)?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
         Ok(())
+    }
+
+    /// When the current one ends, in seconds since 1970, if that can be read.
+    pub(crate) fn ends_at(&self) -> Option<u64> {
+        let current = Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner));
+        not_after(current.cert.first()?)
     }
 
     /// TLS with this certificate for one protocol. QUIC has TLS 1.3 alone.

@@ -7,6 +7,7 @@
 //! | module | what it does |
 //! | --- | --- |
 //! | `certificate` | the certificate and its key, read and read again |
+//! | `validity` | when it ends |
 //! | `ask` | from a message to its answer |
 //! | `dot`, `doh`, `doq` | the three protocols, one task a connection |
 #![forbid(unsafe_code)]
@@ -17,6 +18,7 @@ mod doh;
 mod doq;
 mod dot;
 mod listen;
+mod validity;
 
 use std::io;
 use std::net::SocketAddr;
@@ -127,6 +129,18 @@ enum State {
     Ended,
 }
 
+/// The certificate that new connections get, whichever that is by now.
+#[derive(Clone)]
+pub struct CertificateInUse(Arc<Certificate>);
+
+impl CertificateInUse {
+    /// When it ends, in seconds since 1970, if that can be read.
+    #[must_use]
+    pub fn ends_at(&self) -> Option<u64> {
+        self.0.ends_at()
+    }
+}
+
 /// The questions that wait.
 pub struct Questions(mpsc::Receiver<Question>);
 
@@ -143,12 +157,12 @@ impl Questions {
 }
 
 impl Options {
-    /// Whether the certificate and its key can be used.
+    /// Whether the certificate and its key can be used, and when the certificate ends, in seconds since 1970, if that can be read.
     ///
     /// # Errors
     /// What [`Front::open`] would say.
-    pub fn check_certificate(&self) -> Result<(), FrontError> {
-        Certificate::read(&self.certificate, &self.key).map(drop)
+    pub fn check_certificate(&self) -> Result<Option<u64>, FrontError> {
+        Certificate::read(&self.certificate, &self.key).map(|certificate| certificate.ends_at())
     }
 }
 
@@ -199,6 +213,12 @@ impl Front {
     /// Reads the certificate again. New connections have the new one; if that cannot be used, the old one stays.
     pub fn reload_certificate(&self) -> Result<(), FrontError> {
         self.certificate.reload()
+    }
+
+    /// The certificate in use.
+    #[must_use]
+    pub fn certificate(&self) -> CertificateInUse {
+        CertificateInUse(Arc::clone(&self.certificate))
     }
 
     /// Connections, admitted and refused.

@@ -24,7 +24,7 @@ use super::config::{Config, ZoneSpec, parse_listen};
 use super::health::ping_problem;
 use super::pools::{CheckKind, PoolSpec};
 use super::privileges::OnlyRoot;
-use super::{etcd, load, options, privileges, secondary, serial, signing};
+use super::{encrypted, etcd, load, options, privileges, secondary, serial, signing};
 use crate::output::to_stdout;
 
 /// Checks everything; the exit status is a failure if `serve` would refuse something, or leave it out.
@@ -34,8 +34,12 @@ pub(crate) fn check(options: &options::Check) -> anyhow::Result<ExitCode> {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut report = Report { now: since_1970.as_secs() as u32, ..Report::default() };
     // The server reads them before it becomes another user.
-    if let Some(Err(error)) = config.encrypted.as_ref().map(dns_front::Options::check_certificate) {
-        report.error("encrypted", crate::explain(&error.into()));
+    match config.encrypted.as_ref().map(dns_front::Options::check_certificate).transpose() {
+        Ok(ends_at) => {
+            let ending = ends_at.flatten().and_then(|at| encrypted::ending(at, since_1970.as_secs()));
+            ending.into_iter().for_each(|what| report.warning("encrypted", what));
+        }
+        Err(error) => report.error("encrypted", crate::explain(&error.into())),
     }
     report.become_reader(&config)?;
     report.check_lines(&config);

@@ -9,6 +9,7 @@ use dns_server::TcpLimits;
 
 use super::config::{ConfigError, in_range, parse_listen};
 use super::config_file::EncryptedTable;
+use super::keys::show_time;
 
 /// RFC 7858, 3.1; RFC 8484, 3; RFC 9250, 4.1.1.
 const TLS_PORT: u16 = 853;
@@ -51,6 +52,16 @@ pub(crate) fn encrypted(table: &EncryptedTable, directory: &Path) -> Result<Opti
     })
 }
 
+/// What to say of a certificate that has ended `now`, or will soon.
+pub(crate) fn ending(at: u64, now: u64) -> Option<String> {
+    const SOON_S: u64 = 7 * 86_400;
+    match at {
+        at if at < now => Some(format!("the certificate ended at {}: clients refuse it", show_time(at))),
+        at if at < now + SOON_S => Some(format!("the certificate ends soon, at {}", show_time(at))),
+        _ => None,
+    }
+}
+
 /// An address as the ready line shows it.
 pub(crate) fn show((via, address): &(Via, SocketAddr)) -> String {
     let protocol = match via {
@@ -59,4 +70,17 @@ pub(crate) fn show((via, address): &(Via, SocketAddr)) -> String {
         Via::Quic => "quic",
     };
     format!("{protocol}://{address}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_that_has_ended_or_will_soon_is_told_with_its_end() {
+        let now = 1_795_908_605;
+        assert_eq!(ending(now + 8 * 86_400, now), None);
+        assert_eq!(ending(now + 60, now).unwrap(), "the certificate ends soon, at 2026-11-28T23:31:05Z");
+        assert!(ending(now - 1, now).unwrap().starts_with("the certificate ended at 2026-11-28T23:30:04Z"));
+    }
 }

@@ -6,11 +6,14 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use clock::Duration;
-use dns_front::{Front, Options, Question, Questions, Reply, Unfinished, Via};
+use dns_front::{CertificateInUse, Front, Options, Question, Questions, Reply, Unfinished, Via};
 use dns_log::Transport;
 use dns_message::{pad, question_message};
 use dns_server::{Admission, Answer, Asker, DnsResponder};
 use dns_wire::{Query, Rcode};
+
+use super::encrypted;
+use super::transfers::unix_time;
 
 /// The longest answer.
 const MESSAGE_MAX: usize = 65_535;
@@ -28,6 +31,7 @@ impl EncryptedServer {
     /// Reads the certificate and binds the addresses, while the process may still do so.
     pub(crate) fn open(options: &Options) -> anyhow::Result<EncryptedServer> {
         let (front, questions) = Front::open(options, || {})?;
+        warn_of_end(&front);
         Ok(EncryptedServer { front, questions: Some(questions), thread: None })
     }
 
@@ -50,6 +54,11 @@ impl EncryptedServer {
         self.front.addresses()
     }
 
+    /// What new connections get.
+    pub(crate) fn certificate(&self) -> CertificateInUse {
+        self.front.certificate()
+    }
+
     /// Who is connected.
     pub(crate) fn admission(&self) -> Arc<Admission> {
         Arc::clone(self.front.admission())
@@ -60,6 +69,7 @@ impl EncryptedServer {
         if let Err(error) = self.front.reload_certificate() {
             log::error!("the certificate stays as it was: {:#}", anyhow::Error::from(error));
         }
+        warn_of_end(&self.front);
     }
 
     /// Closes everything, and ends.
@@ -69,6 +79,12 @@ impl EncryptedServer {
             let _ = thread.join(); // A panic there has been reported.
         }
     }
+}
+
+fn warn_of_end(front: &Front) {
+    let ends_at = front.certificate().ends_at();
+    let ending = ends_at.and_then(|at| encrypted::ending(at, unix_time()));
+    ending.into_iter().for_each(|what| log::warn!("encrypted: {what}"));
 }
 
 /// What answers, with room for a message.

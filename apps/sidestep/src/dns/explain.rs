@@ -213,12 +213,19 @@ impl Report<'_> {
     /// Which addresses of the name are given how often.
     fn pool(&mut self, served: &ServedZone, data: &LineData, name: &NameBuf) {
         let (Some(pool), Some(spec)) = (data.pools().get(name), self.pools.of_name(name)) else { return };
+        let addresses = load::addresses_at(served.tree().ok(), data, name);
+        let is_down = |address: &IpAddr| {
+            let state = spec.check.as_ref().and_then(|_| self.pools.health.state(&spec.name, *address));
+            state.is_some_and(|state| !state.is_up)
+        };
+        let none_is_up = !addresses.is_empty() && addresses.iter().all(is_down);
         let answers = match pool.answers {
+            _ if none_is_up => "none is up, so all count as if they were".to_owned(),
             Some(answers) => format!("{answers} of its addresses in an answer, by weight"),
             None => "all that are up".to_owned(),
         };
         self.say("pool", format!("{}: {answers}", spec.name));
-        for address in load::addresses_at(served.tree().ok(), data, name) {
+        for address in addresses {
             let weight = spec.weights.get(&address).copied().unwrap_or(1);
             let weight = if spec.weights.is_empty() { String::new() } else { format!(", weight {weight}") };
             let health = self.health(spec, address);

@@ -86,6 +86,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     let sources = stats::Sources {
         responders: of_engines.chain(of_others).cloned().collect(),
         encrypted: over_tls.as_ref().map(|(server, _)| server.admission()),
+        certificate: over_tls.as_ref().map(|(server, _)| server.certificate()),
         admission: tcp.as_ref().map(|_| Arc::clone(&admission)),
         engines: handles.clone(),
         steering: devices.steering(),

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use arc_swap::ArcSwap;
 use dns_auth::{Catalog, Counters, ServedZone};
+use dns_front::CertificateInUse;
 use dns_server::{Admission, Published, TransferService};
 use dns_wire::{Name, NameBuf, Rtype};
 use dns_zone::Zone;
@@ -52,6 +53,8 @@ pub(crate) struct Sources {
     pub(crate) admission: Option<Arc<Admission>>,
     /// Who is connected by TLS, HTTPS and QUIC, if that is served.
     pub(crate) encrypted: Option<Arc<Admission>>,
+    /// What they get as certificate.
+    pub(crate) certificate: Option<CertificateInUse>,
     /// The steering program, if an interface is served.
     pub(crate) steering: Option<SteeringCounts>,
     /// What is served.
@@ -193,6 +196,8 @@ impl Sources {
                 add(prefix, name, value);
             }
         }
+        let ends_at = self.certificate.as_ref().and_then(CertificateInUse::ends_at);
+        counts.extend(ends_at.map(|at| ("encrypted_certificate_ends_at".to_owned(), at)));
         if let Some(slots) = &self.published.load().transfers.policy.slots {
             counts.push(("transfers_ended_slow".to_owned(), slots.ended_slow()));
         }

@@ -81,7 +81,11 @@ impl QueryLogOption {
         let place = match (&table.file, &table.socket) {
             (Some(file), None) => Place::File(directory.join(file)),
             (None, Some(socket)) => Place::Socket(directory.join(socket)),
-            _ => return Err(form("query-log", "", "either a file or a socket: name one of them")),
+            (Some(_), Some(socket)) => {
+                let expected = "for a log that has a file already: name one of them";
+                return Err(form("query-log.socket", &socket.display().to_string(), expected));
+            }
+            (None, None) => return Err(form("query-log", "", "either a file or a socket: name one of them")),
         };
         let is_socket = matches!(place, Place::Socket(_));
         let form = match table.format.as_deref() {
