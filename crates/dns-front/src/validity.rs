@@ -42,10 +42,9 @@ fn split(octets: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 /// `YYMMDDhhmmssZ` from 1950 to 2049, or `YYYYMMDDhhmmssZ` (RFC 5280, 4.1.2.5).
 fn seconds(tag: u8, time: &[u8]) -> Option<u64> {
     let digits = time.strip_suffix(b"Z").filter(|digits| digits.iter().all(u8::is_ascii_digit))?;
-    let pairs: Vec<u64> = digits
-        .chunks(2)
-        .map(|pair| pair.iter().fold(0, |all, digit| all * 10 + u64::from(digit - b'0')))
-        .collect();
+    let (pairs, []) = digits.as_chunks::<2>() else { return None };
+    let number = |[tens, ones]: &[u8; 2]| u64::from(tens - b'0') * 10 + u64::from(ones - b'0');
+    let pairs: Vec<u64> = pairs.iter().map(number).collect();
     let (year, rest) = match (tag, &*pairs) {
         (UTC_TIME, [year, rest @ ..]) => (if *year < 50 { 2000 + year } else { 1900 + year }, rest),
         (GENERALIZED_TIME, [century, year, rest @ ..]) => (century * 100 + year, rest),
