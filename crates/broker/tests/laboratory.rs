@@ -752,7 +752,19 @@ fn a_connection_that_cannot_wait_in_the_kernel_is_refused() {
     let no_listener = waiting.peer.try_clone().unwrap();
     assert_eq!(waiting.refusal(&connection, no_listener), Refusal::NotListening);
 
-    rustix::net::listen(&listener, 0).unwrap(); // Room for one.
+    let set = |name: &str, value: &str| {
+        let write = || std::fs::write(format!("/proc/sys/net/{name}"), value).unwrap();
+        waiting.setting.lab.inside(Side::Server, write);
+    };
+    set("ipv4/tcp_syncookies", "0");
+    let mut without_cookies = || match waiting.client.enqueue(&connection, listener.as_fd()) {
+        Err(ClientError::Refused(refusal)) => refusal,
+        other => panic!("{other:?}"),
+    };
+    assert!(matches!(without_cookies(), Refusal::NoAcceptQueues(_)));
+    set("ipv4/tcp_syncookies", "1");
+    set("core/somaxconn", "0"); // Room for one, whatever anybody wants.
+    rustix::net::listen(&listener, 100).unwrap();
     waiting.client.enqueue(&connection, listener.as_fd()).unwrap();
     let (mut other, unheard) = (waiting.other.0.try_clone().unwrap(), waiting.other.1.clone());
     assert!(matches!(waiting.refusal(&unheard, &listener), Refusal::NotTaken(_)), "its accept queue is full");
@@ -762,6 +774,23 @@ fn a_connection_that_cannot_wait_in_the_kernel_is_refused() {
     waiting.client.enqueue(&unheard, listener.as_fd()).unwrap();
     let (mut accepted, _) = listener.accept().unwrap();
     assert!(is_alive(&mut other, &mut accepted), "nobody has told its peer of the refusal");
+}
+
+#[test]
+fn an_accept_queue_is_as_long_as_it_takes_and_has_its_programs_backlog_afterwards() {
+    let Some(mut waiting) = Waiting::new() else { return };
+    rustix::net::listen(&waiting.listener, 0).unwrap(); // Room for one.
+    waiting.client.enqueue(&waiting.connection, waiting.listener.as_fd()).unwrap();
+    waiting.client.enqueue(&waiting.other.1, waiting.listener.as_fd()).unwrap();
+    let words = format!("-Hltn sport = :{PORT}");
+    let listed =
+        waiting.setting.lab.run_in(Side::Server, "ss", &words.split(' ').collect::<Vec<_>>()).unwrap();
+    let fields: Vec<&str> = listed.split_whitespace().collect();
+    assert_eq!(fields[1..3], ["2", "0"], "two wait, and the backlog is 0: {listed}");
+    for peer in [&mut waiting.peer, &mut waiting.other.0] {
+        let (mut accepted, _) = waiting.listener.accept().unwrap();
+        assert!(is_alive(peer, &mut accepted));
+    }
 }
 
 /// The peer's FIN came already, and on this host nothing arrives that is sent in its name.

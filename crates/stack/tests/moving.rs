@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use clock::Duration;
@@ -305,12 +306,12 @@ fn who_finished_the_handshake_and_was_left_waiting_for_data_can_leave_too() {
     let client = pair.client.connect(CLIENT, SERVER);
     pair.run_for(Duration::from_micros(600));
     assert_eq!(pair.server.stack.open_handshakes(listener), 1, "the SYN-ACK is on its way");
-    pair.server.stack.accept_deferred(listener, pair.now);
+    pair.server.stack.accept_acknowledged(listener, pair.now);
     assert_eq!(pair.server.stack.open_handshakes(listener), 1, "nothing says that the peer is there");
     pair.run();
     assert_eq!(pair.server.stack.open_handshakes(listener), 0);
     assert_eq!(pair.server.stack.accept_queue(listener), Some((0, 16)));
-    pair.server.stack.accept_deferred(listener, pair.now);
+    pair.server.stack.accept_acknowledged(listener, pair.now);
     let detached = pair.server.stack.detach_accept_queue(listener, pair.now);
     assert_eq!(detached.len(), 1);
     let moved = pair.server.stack.attach(&detached[0], Hop::default(), pair.now).unwrap();
@@ -319,6 +320,21 @@ fn who_finished_the_handshake_and_was_left_waiting_for_data_can_leave_too() {
     pair.run_for(Duration::from_secs(1));
     assert_eq!(pair.server.recv(moved, pair.now), Ok(b"request".to_vec()));
     assert_eq!(pair.client.recv(client, pair.now), Ok(b"first".to_vec()));
+}
+
+#[test]
+fn who_finished_the_handshake_while_the_accept_queue_was_full_can_leave_too() {
+    let mut pair = Pair::new();
+    let listener = pair.server.listen(SERVER, 2);
+    for port in 0..5 {
+        pair.client.connect(SocketAddr::new(CLIENT.ip(), CLIENT.port() + port), SERVER);
+    }
+    pair.run();
+    assert_eq!(pair.server.stack.accept_queue(listener), Some((3, 2)));
+    pair.server.stack.accept_acknowledged(listener, pair.now);
+    let waiting = pair.server.stack.detach_accept_queue(listener, pair.now).len();
+    assert!(waiting > 3, "{waiting}");
+    assert_eq!(pair.server.stack.population().1, 0, "no peer that believes itself connected is left");
 }
 
 /// A server that has answered a SYN by a SYN-ACK, which is on its way, and then moved its listener to a new stack; the client's
@@ -393,9 +409,9 @@ fn a_handshake_that_nobody_wants_is_refused() {
     assert_eq!(attach(&mut pair, &elsewhere), Err(AttachError::NoListener));
     let mixed = Handshake { remote: "[2001:db8::1]:1".parse().unwrap(), ..handshake.clone() };
     assert_eq!(attach(&mut pair, &mixed), Err(AttachError::AddressFamily));
-    let crowd = (1..=16).map(|port| Handshake { remote: (CLIENT.ip(), port).into(), ..handshake.clone() });
+    let crowd = (1..=128).map(|port| Handshake { remote: (CLIENT.ip(), port).into(), ..handshake.clone() });
     assert!(crowd.map(|it| attach(&mut pair, &it)).all(|outcome| outcome == Ok(())));
-    assert_eq!(attach(&mut pair, &handshake), Err(AttachError::TooMany), "the backlog is full");
+    assert_eq!(attach(&mut pair, &handshake), Err(AttachError::TooMany), "no more than any listener has");
 }
 
 #[test]

@@ -18,16 +18,16 @@
 //! | `kernel.rs` | [`prepare`], [`Prepared`]: the order of the steps |
 //! | `socket.rs` | one safe function per system call; all the unsafe code |
 //! | `stand_in.rs` | segments in the peer's name, for a FIN that has already arrived; [`deliver`] |
-//! | `newcomer.rs` | [`Newcomer`]: a connection that waits to be accepted, for a listener of the kernel's |
+//! | `enqueuing.rs` | [`Enqueuing`]: a connection that waits to be accepted, for a listener of the kernel's |
 //! | `fuzz.rs` | what fuzzers call |
 
+mod enqueuing;
 mod fuzz;
 mod kernel;
-mod newcomer;
 mod socket;
 mod stand_in;
 
+pub use enqueuing::Enqueuing;
 pub use fuzz::fuzz_late_segment;
 pub use kernel::{Prepared, extra_memory, make_kernel_socket, prepare};
-pub use newcomer::Newcomer;
 pub use stand_in::{deliver, probe};

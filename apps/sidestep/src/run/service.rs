@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use broker::server::{Config, Handle, Member, OpenError, Reporter, Server};
+use broker::server::{Config, Handle, JoinError, Member, OpenError, Reporter, Server};
 
 use crate::status;
 
@@ -31,15 +31,21 @@ impl Found {
         let until = Instant::now() + CHANGE_MAX;
         loop {
             match Found::look(config) {
-                Err(_) if Instant::now() < until && Member::is_in_sight(config) => {
+                Ok(found) => return Ok(found),
+                Err((_, refused))
+                    if Instant::now() < until
+                        && refused.as_ref().is_none_or(JoinError::may_pass)
+                        && Member::is_in_sight(config) =>
+                {
                     thread::sleep(RETRY_EVERY);
                 }
-                found => return found,
+                Err((reason, _)) => return Err(reason),
             }
         }
     }
 
-    fn look(config: &Config) -> Result<Found, String> {
+    /// After an error there is none, and perhaps one that does not take us.
+    fn look(config: &Config) -> Result<Found, (String, Option<JoinError>)> {
         let refused = match Member::join(config) {
             Ok(Some(member)) => {
                 log::info!("another `sidestep run` has the interfaces, and is the broker of this one");
@@ -48,10 +54,15 @@ impl Found {
             Ok(None) => None,
             Err(reason) => Some(reason),
         };
-        Server::open(config.clone()).map(Box::new).map(Found::Own).map_err(|error| match refused {
+        let error = match Server::open(config.clone()) {
+            Ok(server) => return Ok(Found::Own(Box::new(server))),
+            Err(error) => error,
+        };
+        let reason = match &refused {
             None => error.to_string(),
-            Some(reason) => format!("{error}; the `sidestep run` that is there cannot be joined: {reason}"),
-        })
+            Some(why) => format!("{error}; the `sidestep run` that is there cannot be joined: {why}"),
+        };
+        Err((reason, refused))
     }
 
     /// The broker's name, for programs.

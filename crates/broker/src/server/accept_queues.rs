@@ -7,19 +7,21 @@
 //! ```
 //!
 //! As with other moves the kernel would reset the peer if its packets came before the connection. It takes Linux 6.8. Without, or if the accept queue
-//! is full, the kernel's socket is made as of any connection, and one process that has the listener gets it.
+//! is as long as the host lets it be, the kernel's socket is made as of any connection, and one process that has the listener gets it. An accept queue that
+//! is only as long as its program wants has room: each of these connections had some at our stack.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
 use control::sock_diag::tcp_received;
 use device_xdp::{AcceptQueueProgram, Agreements, Placed, XdpError};
-use rustix::net::sockopt;
-use tcp_repair::Newcomer;
+use rustix::net::{listen, sockopt};
+use tcp_repair::Enqueuing;
 use transit::Established;
 
 use super::machine::random_numbers;
@@ -46,34 +48,43 @@ impl AcceptQueues {
         AcceptQueues(Arc::new(Mutex::new(Program::Unasked(attach))))
     }
 
-    /// Has the kernel make the connection, at this listener.
+    /// Has the kernel make the connection, at this listener. One at a time, which is also why the backlog can be put back.
     fn announce(
         &self,
         listener: BorrowedFd<'_>,
-        newcomer: &Newcomer<'_>,
+        enqueuing: &Enqueuing<'_>,
         of: &Established,
     ) -> Result<(), Refusal> {
         let mut program = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let program = program.get().map_err(Refusal::NoAcceptQueues)?;
-        let not_taken = |error: &dyn std::error::Error| Refusal::NotTaken(error.to_string());
-        program.expect(listener, agreements(of)).map_err(|error| not_taken(&error))?;
-        let mut placed = Ok(Placed::NotSeen);
-        let announced = newcomer.announce(program.mark());
-        for pause_ms in PAUSES_MS {
-            placed = program.outcome();
-            if !matches!(placed, Ok(Placed::NotSeen)) {
-                break;
-            }
-            sleep(Duration::from_millis(pause_ms));
+        check_cookies()?;
+        with_room(listener, || announce_by(program, listener, enqueuing, of))
+    }
+}
+
+fn announce_by(
+    program: &mut AcceptQueueProgram,
+    listener: BorrowedFd<'_>,
+    enqueuing: &Enqueuing<'_>,
+    of: &Established,
+) -> Result<(), Refusal> {
+    program.expect(listener, agreements(of)).map_err(not_taken)?;
+    let mut placed = Ok(Placed::NotSeen);
+    let announced = enqueuing.announce(program.mark());
+    for pause_ms in PAUSES_MS {
+        placed = program.outcome();
+        if !matches!(placed, Ok(Placed::NotSeen)) {
+            break;
         }
-        let forgotten = program.expect_none();
-        announced.map_err(|error| not_taken(&error))?;
-        forgotten.map_err(|error| not_taken(&error))?;
-        match placed.map_err(|error| not_taken(&error))? {
-            Placed::Done => Ok(()),
-            Placed::NotSeen => Err(Refusal::NotTaken("its acknowledgement did not arrive".to_owned())),
-            Placed::Refused(errno) => Err(not_taken(&io::Error::from_raw_os_error(errno))),
-        }
+        sleep(Duration::from_millis(pause_ms));
+    }
+    let forgotten = program.expect_none();
+    announced.map_err(not_taken)?;
+    forgotten.map_err(not_taken)?;
+    match placed.map_err(not_taken)? {
+        Placed::Done => Ok(()),
+        Placed::NotSeen => Err(Refusal::NotTaken("its acknowledgement did not arrive".to_owned())),
+        Placed::Refused(errno) => Err(not_taken(io::Error::from_raw_os_error(errno))),
     }
 }
 
@@ -111,34 +122,65 @@ pub(super) fn place(
     connection: &Established,
     let_pass: impl FnOnce() -> Result<(), Refusal>,
 ) -> Result<(), Refusal> {
-    let newcomer = Newcomer::new(connection).map_err(not_taken)?;
+    let enqueuing = Enqueuing::new(connection).map_err(not_taken)?;
     let ends = (connection.local, connection.remote);
     if tcp_received(ends.0, ends.1).map_err(not_taken)?.is_some() {
         return Err(Refusal::NotTaken("it has this very connection".to_owned()));
     }
-    queues.announce(listener, &newcomer, connection)?;
+    queues.announce(listener, &enqueuing, connection)?;
     if tcp_received(ends.0, ends.1).map_err(not_taken)?.is_none() {
         return Err(Refusal::NotTaken("the accept queue is full".to_owned()));
     }
-    let passes = repeat_until_received(&newcomer, connection).and_then(|()| let_pass());
+    let passes = repeat_until_received(&enqueuing, connection).and_then(|()| let_pass());
     passes.inspect_err(|_| {
         // A program that has accepted it sees it reset, as after a peer's mistake.
         if let Ok(Some(received)) = tcp_received(ends.0, ends.1) {
-            let _ = newcomer.take_back(received);
+            let _ = enqueuing.take_back(received);
         }
     })
 }
 
+/// Without SYN cookies the kernel resets the peer of what is announced.
+fn check_cookies() -> Result<(), Refusal> {
+    let cookies = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_syncookies");
+    match cookies.as_deref().map(str::trim) {
+        Ok("0") => Err(Refusal::NoAcceptQueues("net.ipv4.tcp_syncookies is 0".to_owned())),
+        Err(error) => Err(Refusal::NoAcceptQueues(format!("net.ipv4.tcp_syncookies: {error}"))),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Does it while the listener's accept queue has room, as far as `net.core.somaxconn` lets it.
+fn with_room(listener: BorrowedFd<'_>, act: impl FnOnce() -> Result<(), Refusal>) -> Result<(), Refusal> {
+    let Some((waiting, backlog)) = backlog_of(listener).filter(|(waiting, backlog)| waiting > backlog) else {
+        return act();
+    };
+    let _ = listen(listener, waiting); // It listens, and has one place more than this says.
+    let outcome = act();
+    let _ = listen(listener, backlog);
+    outcome
+}
+
+/// How many connections wait at a listener, and its backlog: `tcpi_unacked` and `tcpi_sacked` (linux/tcp.h).
+fn backlog_of(listener: BorrowedFd<'_>) -> Option<(i32, i32)> {
+    const SOL_TCP: i32 = 6;
+    const TCP_INFO: i32 = 11;
+    let mut info = [[0; 4]; 8];
+    let len = syscall::getsockopt(listener.as_raw_fd(), SOL_TCP, TCP_INFO, info.as_flattened_mut()).ok()?;
+    let [.., waiting, backlog] = info.map(i32::from_ne_bytes);
+    (len == size_of_val(&info)).then_some((waiting, backlog))
+}
+
 /// Says what the peer has said, until the kernel has all of it; our stack has acknowledged it to the peer.
-fn repeat_until_received(newcomer: &Newcomer<'_>, connection: &Established) -> Result<(), Refusal> {
-    if newcomer.received() == 0 {
+fn repeat_until_received(enqueuing: &Enqueuing<'_>, connection: &Established) -> Result<(), Refusal> {
+    if enqueuing.received() == 0 {
         return Ok(());
     }
     for pause_ms in PAUSES_MS {
-        newcomer.repeat().map_err(not_taken)?;
+        enqueuing.repeat().map_err(not_taken)?;
         sleep(Duration::from_millis(pause_ms));
         match tcp_received(connection.local, connection.remote).map_err(not_taken)? {
-            Some(received) if received < newcomer.received() => {}
+            Some(received) if received < enqueuing.received() => {}
             _ => return Ok(()), // It has all, or has been accepted and is over.
         }
     }
@@ -161,6 +203,6 @@ fn agreements(of: &Established) -> Agreements {
     }
 }
 
-fn not_taken(error: io::Error) -> Refusal {
+pub(super) fn not_taken(error: impl Display) -> Refusal {
     Refusal::NotTaken(error.to_string())
 }

@@ -17,7 +17,7 @@ use super::config::Config;
 use super::pins::{Kept, Pins, interface_name};
 use super::queues_left::QueuesLeft;
 use crate::peer::Peer;
-use crate::protocol::{Answer, FromBroker, News, Request, ToBroker, VERSION, decode, encode};
+use crate::protocol::{Answer, FromBroker, News, Refusal, Request, ToBroker, VERSION, decode, encode};
 use crate::transfer::{Arrival, Inbox, send};
 
 /// How long a broker may take to answer, or to see that we go.
@@ -31,11 +31,30 @@ pub struct Member {
     left: QueuesLeft,
 }
 
+/// Why there is none.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// The broker does not take us.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// It is not there, or does not answer.
+    #[error("{0}")]
+    NotReached(String),
+}
+
+impl JoinError {
+    /// Whether it is of use to try again soon.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, JoinError::NotReached(_) | JoinError::Refused(Refusal::Ends))
+    }
+}
+
 impl Member {
     /// Joins the broker that has the interfaces which are wanted: all of those that are named, or else any that can be used. `Ok(None)` if there is
     /// none; an error if it does not take us.
-    pub fn join(config: &Config) -> Result<Option<Member>, String> {
-        let Some(name) = find(config).map_err(|error| error.to_string())? else { return Ok(None) };
+    pub fn join(config: &Config) -> Result<Option<Member>, JoinError> {
+        let found = find(config).map_err(|error| JoinError::NotReached(error.to_string()))?;
+        let Some(name) = found else { return Ok(None) };
         Member::join_at(name, config).map(Some)
     }
 
@@ -45,15 +64,19 @@ impl Member {
     }
 
     /// Joins the broker with this name.
-    pub fn join_at(name: String, config: &Config) -> Result<Member, String> {
-        let socket = reach(&name).map_err(|error| format!("the broker is not there: {error}"))?;
+    pub fn join_at(name: String, config: &Config) -> Result<Member, JoinError> {
+        let not_there = |error: &dyn std::fmt::Display| {
+            JoinError::NotReached(format!("the broker is not there: {error}"))
+        };
+        let socket = reach(&name).map_err(|error| not_there(&error))?;
         let request = Request::Join { version: VERSION, options: config.options() };
-        let octets = encode(&ToBroker { id: 1, request }).map_err(|error| error.to_string())?;
-        send(&socket, &octets, &[]).map_err(|error| format!("the broker is not there: {error}"))?;
-        match hear(&socket)? {
+        let octets =
+            encode(&ToBroker { id: 1, request }).map_err(|error| JoinError::NotReached(error.to_string()))?;
+        send(&socket, &octets, &[]).map_err(|error| not_there(&error))?;
+        match hear(&socket).map_err(JoinError::NotReached)? {
             Answer::Done => Ok(Member { name, socket, left: QueuesLeft::default() }),
-            Answer::Refused(refusal) => Err(refusal.to_string()),
-            other => Err(format!("an answer that fits no question: {other:?}")),
+            Answer::Refused(refusal) => Err(JoinError::Refused(refusal)),
+            other => Err(JoinError::NotReached(format!("an answer that fits no question: {other:?}"))),
         }
     }
 

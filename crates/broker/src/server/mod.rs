@@ -84,7 +84,7 @@ use clock::Instant;
 pub use config::{Config, OpenError, TakeOver};
 pub use fuzz::fuzz_requests;
 pub use handle::{Handle, Reporter};
-pub use member::Member;
+pub use member::{JoinError, Member};
 pub use status::{ClaimStatus, InterfaceStatus, ProgramStatus, StatusReport};
 
 use broker::{Broker, own_namespace};

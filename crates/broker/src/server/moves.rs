@@ -8,7 +8,6 @@
 //! that arrive at its queue until then, and the kernel receives them as if they arrived now. Only the client that had the connection may do
 //! that, and only for a moment; otherwise a client could send in the name of other clients' peers.
 
-use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -17,9 +16,9 @@ use control::sock_diag::tcp_connections;
 use rustix::fs::Uid;
 use rustix::net::sockopt::socket_cookie;
 use steering::Transport;
-use tcp_repair::{extra_memory, prepare};
+use tcp_repair::{Enqueuing, extra_memory, prepare};
 
-use super::accept_queues::{check_listener, place};
+use super::accept_queues::{check_listener, not_taken, place};
 use super::aside::PATIENCE_TO_MOVE;
 use super::broker::Broker;
 use super::helpers::Theirs;
@@ -87,6 +86,12 @@ impl Broker {
     ) -> Outcome {
         let ends = (moving.connection.local, moving.connection.remote);
         self.check_move(client, ends)?;
+        // Before all of it is read: a client may have filled the file with what it likes.
+        if Enqueuing::is_too_much(moving.received_len as usize)
+            || (moving.unacked_len, moving.unsent_len) != (0, 0)
+        {
+            return Err(not_taken("it has more than the kernel can be told"));
+        }
         let (listeners, queues) = (self.registry.listeners_at(client, ends.0), self.accept_queues.clone());
         let make = move |broker: &BrokerThread<Broker>| {
             let connection = unpack(moving, file.as_ref().map(AsFd::as_fd)).map_err(not_taken);
@@ -188,10 +193,6 @@ impl Broker {
         self.check_is_local(local)?;
         tcp_repair::deliver(local, remote, segment).map_err(not_taken)
     }
-}
-
-fn not_taken(error: io::Error) -> Refusal {
-    Refusal::NotTaken(error.to_string())
 }
 
 /// The socket is the user's own, as one that the program had opened: firewalls and routes look at that, as do we when a listener shares a

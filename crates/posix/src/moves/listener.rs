@@ -199,7 +199,7 @@ impl State {
             let waited = now.since(began);
             let is_over = open == 0 && waited >= QUIET || waited >= patience;
             if done == 0 && is_over || waited >= patience + BUSY_MAX {
-                return self.accept_deferred(id, now);
+                return self.accept_acknowledged(id, now);
             }
             if done == 0 {
                 self.await_packets(now);
@@ -228,12 +228,12 @@ impl State {
         let _ = syscall::ppoll(&mut fds, Some(quiet.into()), None);
     }
 
-    /// Connections at a listener that waits for data count as they are.
-    fn accept_deferred(&mut self, id: SocketId, now: Instant) {
+    /// Connections at a listener that waits for data, or has a full queue, count as they are.
+    fn accept_acknowledged(&mut self, id: SocketId, now: Instant) {
         if let Some(listener) = self.listener_on_stack(id)
             && let Some(stack) = self.queue.stack()
         {
-            stack.accept_deferred(listener, now);
+            stack.accept_acknowledged(listener, now);
         }
     }
 

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::fence;
 
 use broker::book::{ENTRIES_MAX, ENTRY_WORDS, entry};
 use syscall::SharedWords;
@@ -24,7 +25,8 @@ impl stack::Book for Book {
     fn note(&mut self, place: u32, ends: Option<(SocketAddr, SocketAddr)>) {
         let at = place as usize * ENTRY_WORDS;
         let Some([first @ .., is_there]) = self.0.words().get(at..at + ENTRY_WORDS) else { return };
-        is_there.store(0, Release);
+        is_there.store(0, Relaxed);
+        fence(Release); // None of what follows is written before that.
         let Some((local, remote)) = ends else { return };
         let words = entry(local, remote);
         first.iter().zip(words).for_each(|(word, value)| word.store(value, Relaxed));

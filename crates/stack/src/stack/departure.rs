@@ -87,23 +87,23 @@ impl Stack {
         recent.any(|(listener, _)| listener.matches(local))
     }
 
-    /// Handshakes at a listener whose last segment is missing.
+    /// Handshakes at a listener whose last segment has not come.
     pub fn open_handshakes(&self, id: ListenerId) -> usize {
         let open = self.half_open.iter().map(|(_, half_open)| half_open);
         open.filter(|half_open| half_open.listener == id && half_open.acknowledged_at.is_none()).count()
     }
 
-    /// Puts connections into the accept queue whose peers have finished the handshake and sent nothing yet, though the listener
-    /// waits for data (`TCP_DEFER_ACCEPT`): as if that time were over.
-    pub fn accept_deferred(&mut self, id: ListenerId, now: Instant) {
-        let deferred = self
+    /// Puts connections into the accept queue whose peers have finished the handshake, though the listener waits for data
+    /// (`TCP_DEFER_ACCEPT`) or its queue was full: as if that time were over, or there were room.
+    pub fn accept_acknowledged(&mut self, id: ListenerId, now: Instant) {
+        let acknowledged = self
             .half_open
             .iter()
             .filter(|(_, half_open)| half_open.listener == id && half_open.acknowledged_at.is_some());
-        let deferred: Vec<_> = deferred
+        let acknowledged: Vec<_> = acknowledged
             .map(|(place, half_open)| (place.index(), half_open.path, half_open.last_ack()))
             .collect();
-        for (place, path, segment) in deferred {
+        for (place, path, segment) in acknowledged {
             self.complete(place, self.shared.paths.hop(path), &segment, now);
         }
     }

@@ -161,6 +161,13 @@ impl Stack {
         }
     }
 
+    /// The peer takes the connection for complete, and only we have it wait.
+    fn note_acknowledged(&mut self, place: u32, now: Instant) {
+        if let Some((_, half_open)) = self.half_open.at_mut(place) {
+            half_open.acknowledged_at.get_or_insert(now);
+        }
+    }
+
     pub(super) fn on_half_open_segment(&mut self, place: u32, segment: &Segment<'_>, now: Instant) {
         let Some((_, half_open)) = self.half_open.at(place) else {
             return;
@@ -188,14 +195,11 @@ impl Stack {
                 self.shared.counters.attempt_fails += 1;
                 self.forget_half_open(place);
             }
-            HalfOpenVerdict::Defer => {
-                if let Some((_, half_open)) = self.half_open.at_mut(place) {
-                    half_open.acknowledged_at.get_or_insert(now);
-                }
-            }
+            HalfOpenVerdict::Defer => self.note_acknowledged(place, now),
             HalfOpenVerdict::Complete if listener.is_full() => {
                 self.shared.counters.listen_overflows += 1;
                 self.shared.counters.listen_drops += 1;
+                self.note_acknowledged(place, now);
             }
             HalfOpenVerdict::Complete => self.complete(place, hop, segment, now),
         }

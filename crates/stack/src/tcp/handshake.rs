@@ -44,7 +44,7 @@ pub(crate) struct HalfOpen {
     pub(crate) sent: u8,
     /// Expiries of its timer.
     pub(crate) timeouts: u8,
-    /// When the ACK came though the listener wants data first (`TCP_DEFER_ACCEPT`).
+    /// When the ACK came though the listener wants data first (`TCP_DEFER_ACCEPT`), or its queue was full.
     pub(crate) acknowledged_at: Option<Instant>,
     /// When a segment outside the window was last answered.
     pub(crate) answered_at: Option<Instant>,

@@ -1,4 +1,4 @@
-//! A connection that waits to be accepted, as its peer would tell the kernel of it.
+//! A connection that goes to the accept queue of a kernel's listener, as its peer would tell the kernel of it.
 //!
 //! What makes a connection of the first acknowledgement is not here: it is a program at the loopback interface that knows the segment by its
 //! mark. Without one, the kernel resets the peer.
@@ -22,20 +22,25 @@ const MSS_MIN_V6: u16 = 1220;
 
 /// Speaks for the peer of such a connection. Needs `CAP_NET_RAW`, and `CAP_NET_ADMIN` for the mark.
 #[derive(Debug)]
-pub struct Newcomer<'c> {
+pub struct Enqueuing<'c> {
     connection: &'c Established,
     stand_in: StandIn,
 }
 
-impl<'c> Newcomer<'c> {
+impl<'c> Enqueuing<'c> {
+    /// Whether so many octets are too many to be said again.
+    pub fn is_too_much(received_len: usize) -> bool {
+        received_len > RECEIVED_MAX
+    }
+
     /// Fails with `InvalidInput` if the connection is none that waits at a listener, or one that the kernel does not take so.
-    pub fn new(connection: &'c Established) -> io::Result<Newcomer<'c>> {
+    pub fn new(connection: &'c Established) -> io::Result<Enqueuing<'c>> {
         connection.check()?;
         if !can_wait(connection) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let stand_in = StandIn::new(connection)?;
-        Ok(Newcomer { connection, stand_in })
+        Ok(Enqueuing { connection, stand_in })
     }
 
     /// Sends the acknowledgement that ends the handshake, with this mark.
@@ -81,7 +86,7 @@ fn can_wait(connection: &Established) -> bool {
     matches!(state, State::Established | State::CloseWait)
         && connection.unacked.is_empty()
         && connection.unsent.is_empty()
-        && connection.received.len() <= RECEIVED_MAX
+        && !Enqueuing::is_too_much(connection.received.len())
         && !(connection.read_closed || connection.orphaned)
         && *peer_mss >= mss_min
         && !is_link_local
