@@ -288,6 +288,7 @@ print(answered.count(True))
 #[test]
 fn what_waits_at_a_worker_that_is_killed_while_it_ends_is_for_the_next() {
     let Some(trial) = Trial::with_queues("workers that are killed while they end", 2) else { return };
+    let trial = trial.keeping_all(); // They serve one connection at a time, which the kernel does better.
     let program = Program::new("parent", "python3 -c").argument(REPLACED).ready(Ready::Port(7000));
     let parent = trial.start(&program);
     let mut client = trial.lab.command(Side::Client, "python3");
@@ -300,6 +301,38 @@ fn what_waits_at_a_worker_that_is_killed_while_it_ends_is_for_the_next() {
         asking.join().unwrap()
     });
     assert_eq!(requests.trim(), "1200");
+    trial.end(parent);
+}
+
+/// Four workers on two queues, each of which serves one connection at a time, as those of gunicorn, unicorn and starman.
+const SERIAL: &str = r#"
+import os, signal, socket, time
+signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
+os.setpgid(0, 0)
+listener = socket.create_server(("0.0.0.0", 7000), backlog=100)
+for _ in range(3):
+    if os.fork() == 0: break
+while True:
+    connection, _ = listener.accept()
+    request = connection.recv(100)
+    time.sleep(0.005)
+    connection.sendall(b"echo " + request)
+    connection.close()
+"#;
+
+/// Those with a queue would have all connections wait, while the others have nothing to do.
+#[test]
+fn a_listener_whose_workers_serve_one_connection_at_a_time_is_left_to_the_kernel() {
+    let Some(trial) = Trial::with_queues("workers that serve one connection at a time", 2) else { return };
+    let parent = trial.start(&Program::new("parent", "python3 -c").argument(SERIAL).ready(Ready::Port(7000)));
+    let mut client = trial.lab.command(Side::Client, "python3");
+    assert_eq!(finish(client.args(["-c", REQUESTS, SERVER_V4])).trim(), "1200");
+    if trial.network != Network::Kernel {
+        let status = status(&parent);
+        assert!(status.contains("kernel: connections wait there while one is served at a time"), "{status}");
+        let mut listeners = status.lines().filter(|line| line.contains(" LISTEN "));
+        assert!(listeners.all(|line| !line.ends_with(" accelerated")), "{status}");
+    }
     trial.end(parent);
 }
 

@@ -4,7 +4,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::MutexGuard;
 
 use clock::Instant;
-use stack::ListenerId;
+use stack::{ConnectionId, ListenerId};
 
 use crate::address::write_name;
 use crate::descriptors::internal;
@@ -65,7 +65,7 @@ impl Process {
                 accepted => return Verdict::Done(accepted),
             }
         }
-        if let Some(accepted) = state.accept_own(id, &mut asked) {
+        if let Some(accepted) = state.accept_own(id, &mut asked, now) {
             return Verdict::Done(accepted);
         }
         if state.is_nonblocking(id) {
@@ -88,7 +88,7 @@ impl Process {
         let mut asked_at = Instant::ZERO;
         loop {
             let found = self.wait(state, &waiting, &mut |state, now| {
-                let own = state.accept_own(id, asked).map(Found::Accepted);
+                let own = state.accept_own(id, asked, now).map(Found::Accepted);
                 own.or_else(|| state.find_at_shadow(id, asked, &mut asked_at, now))
             });
             match found {
@@ -136,7 +136,7 @@ impl Process {
         }
         let now = self.now();
         self.turn_in_passing(&mut state, now);
-        state.accept_own(id, asked)
+        state.accept_own(id, asked, now)
     }
 }
 
@@ -184,7 +184,7 @@ impl State {
     }
 
     /// A connection of the stack's, or one that another process left to us.
-    fn accept_own(&mut self, id: SocketId, asked: &mut Asked<'_>) -> Option<Accepted> {
+    fn accept_own(&mut self, id: SocketId, asked: &mut Asked<'_>, now: Instant) -> Option<Accepted> {
         let (name, flags) = (asked.name.as_deref_mut(), asked.flags);
         let socket = self.sockets.get_mut(id)?;
         let Role::Listener { on_stack, adopted, .. } = &mut socket.role else {
@@ -208,15 +208,15 @@ impl State {
         if self.queue.stack()?.accept_queue(listener)?.0 == 0 {
             return None;
         }
-        Some(self.accept_of_stack(id, listener, name, flags))
+        Some(self.accept_of_stack((id, listener), name, flags, now))
     }
 
     fn accept_of_stack(
         &mut self,
-        id: SocketId,
-        listener: ListenerId,
+        (id, listener): (SocketId, ListenerId),
         name: Option<&mut [u8]>,
         flags: i32,
+        now: Instant,
     ) -> Accepted {
         // The descriptor first: a connection that finds none keeps its place in the queue.
         let fd = self.new_descriptor(flags & libc::SOCK_CLOEXEC != 0)?;
@@ -226,10 +226,7 @@ impl State {
             syscall::close(fd)?;
             return fail(libc::EAGAIN);
         };
-        if let Some(listener) = self.sockets.get_mut(id) {
-            listener.stall.note_taken();
-            listener.own_run.note_taken();
-        }
+        self.note_accepted((id, listener), connection, now);
         let mut socket = Socket::new(Role::Stream(Place::Stack(connection)), domain, fd);
         socket.is_placeholder = true;
         socket.may_survive_exec = flags & libc::SOCK_CLOEXEC == 0;
@@ -251,6 +248,39 @@ impl State {
             _ => 0,
         };
         Ok((fd, name_len))
+    }
+}
+
+impl State {
+    /// A connection was taken off the stack's accept queue.
+    fn note_accepted(
+        &mut self,
+        (id, listener): (SocketId, ListenerId),
+        connection: ConnectionId,
+        now: Instant,
+    ) {
+        let waiting = self.queue.stack().and_then(|stack| stack.accept_queue(listener));
+        let Some(socket) = self.sockets.get_mut(id) else { return };
+        socket.stall.note_taken();
+        socket.own_run.note_taken();
+        let Role::Listener { serial, .. } = &mut socket.role else { return };
+        if !serial.note_taken(waiting.is_some_and(|(count, _)| count > 0), now)
+            || self.has_another(connection)
+        {
+            return;
+        }
+        if let Some(Role::Listener { serial, .. }) = self.sockets.get_mut(id).map(|socket| &mut socket.role) {
+            serial.note_waited();
+        }
+    }
+
+    /// Whether the program has a connection open that came to the same port.
+    fn has_another(&mut self, connection: ConnectionId) -> bool {
+        let Some(runtime) = &mut self.queue.runtime else { return false };
+        let stack = &*runtime.stack();
+        let port_of = |id| stack.endpoints(id).map(|(local, _)| local.port());
+        let port = port_of(connection);
+        self.sockets.iter().filter_map(|(_, socket)| socket.connection()).any(|other| port_of(other) == port)
     }
 }
 

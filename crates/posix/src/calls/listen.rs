@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
 use crate::process::Process;
+use crate::socket::serial::Serial;
 use crate::socket::{Place, Role};
 
 impl Process {
@@ -15,7 +16,12 @@ impl Process {
         let Some(socket) = state.sockets.get_mut(id) else { return };
         match &mut socket.role {
             Role::Stream(Place::Kernel) => {
-                socket.role = Role::Listener { on_stack: None, backlog, adopted: VecDeque::new() };
+                socket.role = Role::Listener {
+                    on_stack: None,
+                    backlog,
+                    adopted: VecDeque::new(),
+                    serial: Serial::default(),
+                };
                 state.note_news(id);
             }
             Role::Listener { on_stack, backlog: before, .. } => {

@@ -8,6 +8,7 @@ use crate::address::local_of;
 use crate::errno::fail;
 use crate::process::{Process, State};
 use crate::request::Verdict;
+use crate::socket::serial::Serial;
 use crate::socket::touched::Touched;
 use crate::socket::udp::UdpRole;
 use crate::socket::{Place, Role, Socket, kernel_only};
@@ -91,7 +92,12 @@ impl State {
         };
         let role = match (kind, int(libc::SO_PROTOCOL)) {
             (libc::SOCK_STREAM, Some(libc::IPPROTO_TCP)) if int(libc::SO_ACCEPTCONN) == Some(1) => {
-                Role::Listener { on_stack: None, backlog: BACKLOG, adopted: VecDeque::new() }
+                Role::Listener {
+                    on_stack: None,
+                    backlog: BACKLOG,
+                    adopted: VecDeque::new(),
+                    serial: Serial::default(),
+                }
             }
             (libc::SOCK_STREAM, Some(libc::IPPROTO_TCP)) if !has_peer(fd) => Role::Stream(Place::Kernel),
             (libc::SOCK_DGRAM, Some(libc::IPPROTO_UDP)) if is_bound_only(fd) => Role::Udp(UdpRole::bound()),

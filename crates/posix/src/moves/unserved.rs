@@ -16,6 +16,8 @@
 //! What waited at a listener waits in the kernel's accept queue from then on, where whoever asks first has it. Where the kernel has no way to that,
 //! one of the others gets it.
 //!
+//! A process that serves one connection at a time takes each in time, and others wait nevertheless ([`crate::socket::serial`]). Its listener is the kernel's.
+//!
 //! Each of these moves costs the peer 20 ms and more. Where they are many, as with workers that take turns at `accept` by a lock of their
 //! own, the socket is the kernel's for good; so it is at the second one where the kernel has no such way.
 
@@ -31,6 +33,7 @@ use crate::socket::{Happening, Role, Socket};
 /// socket.
 const PATIENCE: u32 = 2;
 const PATIENCE_WITH_DATAGRAMS: u32 = 64;
+const ONE_AT_A_TIME: &str = "connections wait there while one is served at a time";
 const OFTEN_UNSERVED: &str = "what waits there is often not taken by the process that it came to";
 
 impl State {
@@ -44,10 +47,16 @@ impl State {
         }
         self.queue.stalls.look_at = None;
         for id in std::mem::take(&mut self.queue.stalls.at) {
+            if self.leave_if_serial(id, now) {
+                continue;
+            }
             let waits = self.has_waiting(id);
             let Some(socket) = self.sockets.get_mut(id) else { continue };
             if !waits {
                 socket.stall.unlist();
+                if let Role::Listener { serial, .. } = &mut socket.role {
+                    serial.note_none();
+                }
                 continue;
             }
             self.queue.stalls.at.push(id);
@@ -63,6 +72,19 @@ impl State {
         if !self.queue.stalls.at.is_empty() {
             self.queue.stalls.look_at = Some(now + LOOK_EVERY);
         }
+    }
+
+    /// Leaves a listener to the kernel at which others wait while the program serves one connection at a time; whether it did.
+    fn leave_if_serial(&mut self, id: SocketId, now: Instant) -> bool {
+        let Some(socket) = self.sockets.get_mut(id) else { return false };
+        let Some(claim) = socket.claim else { return false };
+        let Role::Listener { serial, .. } = &mut socket.role else { return false };
+        let leaves = serial.is_found()
+            && self.attachment().is_some_and(|it| it.leaves_unsuited() && it.is_shared(claim));
+        if leaves {
+            self.leave_socket((id, claim), ONE_AT_A_TIME, now);
+        }
+        leaves
     }
 
     /// Whether something waits to be taken from the stack, or was left to us.
@@ -85,7 +107,7 @@ impl State {
         let leaves = is_often && self.attachment().is_some_and(|it| it.leaves_unsuited());
         let Some(socket) = self.sockets.get_mut(id) else { return };
         if let Some(claim) = socket.claim.filter(|_| leaves && socket.stall.has_taken()) {
-            return self.leave_socket(id, claim, now);
+            return self.leave_socket((id, claim), OFTEN_UNSERVED, now);
         }
         match &socket.role {
             Role::Listener { .. } if socket.stall.taken > 0 => {
@@ -101,18 +123,18 @@ impl State {
             socket.stall.reset();
         }
         if leaves {
-            self.leave_unserved(id, now);
+            self.leave_unserved(id, OFTEN_UNSERVED, now);
         }
         self.note_news(id);
     }
 
     /// A socket is the kernel's from now on, for all who have it: who left it alone would wait for a turn that others have.
-    fn leave_socket(&mut self, id: SocketId, claim: ClaimId, now: Instant) {
+    fn leave_socket(&mut self, (id, claim): (SocketId, ClaimId), why: &'static str, now: Instant) {
         self.move_waiting(id, now); // While others can take it.
         if let Some(attachment) = self.attachment() {
             attachment.leave_socket(claim);
         }
-        self.leave_unserved(id, now);
+        self.leave_unserved(id, why, now);
         self.note_news(id);
     }
 
@@ -138,16 +160,16 @@ impl State {
     pub(crate) fn on_socket_left(&mut self, claim: ClaimId, now: Instant) {
         let of_claim = self.sockets.iter().find(|(_, socket)| socket.claim == Some(claim));
         if let Some((id, _)) = of_claim {
-            self.leave_unserved(id, now);
+            self.leave_unserved(id, OFTEN_UNSERVED, now);
             self.note_news(id);
         }
     }
 
     /// What waits there is passed on until it comes to a process that accepts.
-    fn leave_unserved(&mut self, id: SocketId, now: Instant) {
+    fn leave_unserved(&mut self, id: SocketId, why: &'static str, now: Instant) {
         let Some(socket) = self.sockets.get_mut(id) else { return };
         socket.left = socket.claim;
-        let step = self.step(id, Happening::KernelOnly(OFTEN_UNSERVED));
+        let step = self.step(id, Happening::KernelOnly(why));
         let _ = self.carry_out(id, step, now); // A listener or a UDP socket is not lost.
         self.note_arrival(id, now);
     }

@@ -6,7 +6,7 @@ use stack::tcp::Events;
 use crate::ids::SocketId;
 use crate::process::state::State;
 use crate::queue::stalls::LOOK_EVERY;
-use crate::socket::{READABLE, WRITABLE};
+use crate::socket::{READABLE, Role, WRITABLE};
 
 impl State {
     /// Takes in what has arrived, and no more; safe in the middle of other work.
@@ -35,6 +35,9 @@ impl State {
         if !std::mem::replace(&mut socket.stall.is_listed, true) {
             self.queue.stalls.at.push(id);
             self.queue.stalls.look_at.get_or_insert(now + LOOK_EVERY);
+        }
+        if let Role::Listener { serial, on_stack: Some(_), .. } = &mut socket.role {
+            serial.note_waiting(now);
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::socket::owner::Owner;
 use crate::socket::place::Place;
 use crate::socket::readiness::{HANG_UP, READABLE, WRITABLE, poll_of_connection};
 use crate::socket::send_times::SendTimes;
+use crate::socket::serial::Serial;
 use crate::socket::settings::{Settings, options_of_shadow};
 use crate::socket::stall::Stall;
 use crate::socket::touched::Touched;
@@ -40,6 +41,8 @@ pub(crate) enum Role {
         backlog: u32,
         /// Connections of the kernel that other processes left to us.
         adopted: VecDeque<OwnedFd>,
+        /// How connections wait on the stack.
+        serial: Serial,
     },
     /// A UDP socket: the kernel's, and the stack's if it is claimed.
     Udp(UdpRole),

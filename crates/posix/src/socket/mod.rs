@@ -13,6 +13,7 @@ mod owner;
 pub(crate) mod place;
 mod readiness;
 pub(crate) mod send_times;
+pub(crate) mod serial;
 pub(crate) mod settings;
 pub(crate) mod stall;
 pub(crate) mod tcp_info;
