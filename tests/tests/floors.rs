@@ -178,6 +178,7 @@ const FLOORS: &[House] = &[
                 "owner",
                 "learned_ways",
                 "stall",
+                "queueing",
                 "usage",
             ],
             &["control_messages"],

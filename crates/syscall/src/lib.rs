@@ -30,7 +30,7 @@ pub use socket::{
 };
 pub use thread::{
     descriptor_limit, futex_wait, futex_wait_within, futex_wake, has_thread, kill, parent_id, process_id,
-    processor, set_signal_mask, thread_id, thread_local_len,
+    processor, processor_time, set_signal_mask, thread_id, thread_local_len,
 };
 
 /// What a system call returned, as `io::Result`.

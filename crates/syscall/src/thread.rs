@@ -114,6 +114,18 @@ pub fn processor() -> i32 {
     processor as i32
 }
 
+/// The time that this process has used of processors (getrusage(2)).
+pub fn processor_time() -> Duration {
+    // SAFETY: integers alone, for which zero is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes one `rusage` into `usage`.
+    unsafe { raw!(libc::SYS_getrusage, libc::RUSAGE_SELF, &raw mut usage) };
+    let of = |time: libc::timeval| {
+        Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64)
+    };
+    of(usage.ru_utime) + of(usage.ru_stime)
+}
+
 /// kill(2).
 pub fn kill(process: i32, signal: i32) -> io::Result<()> {
     // SAFETY: no memory is involved.

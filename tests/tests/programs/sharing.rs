@@ -304,36 +304,48 @@ fn what_waits_at_a_worker_that_is_killed_while_it_ends_is_for_the_next() {
     trial.end(parent);
 }
 
-/// Four workers on two queues, each of which serves one connection at a time, as those of gunicorn, unicorn and starman.
-const SERIAL: &str = r#"
-import os, signal, socket, time
+/// Four workers on two queues, each of which serves as many connections at a time as it has threads, for 5 ms each.
+const POOLS: &str = r#"
+import os, signal, socket, sys, threading, time
 signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
 os.setpgid(0, 0)
 listener = socket.create_server(("0.0.0.0", 7000), backlog=100)
 for _ in range(3):
     if os.fork() == 0: break
-while True:
-    connection, _ = listener.accept()
-    request = connection.recv(100)
-    time.sleep(0.005)
-    connection.sendall(b"echo " + request)
-    connection.close()
+def work():
+    while True:
+        connection, _ = listener.accept()
+        request = connection.recv(100)
+        time.sleep(0.005)
+        connection.sendall(b"echo " + request)
+        connection.close()
+for _ in range(THREADS - 1): threading.Thread(target=work).start()
+work()
 "#;
 
-/// Those with a queue would have all connections wait, while the others have nothing to do.
+/// Those with a queue would have all connections wait, while the others have nothing to do. gunicorn, unicorn and starman have one thread, puma has several.
 #[test]
-fn a_listener_whose_workers_serve_one_connection_at_a_time_is_left_to_the_kernel() {
-    let Some(trial) = Trial::with_queues("workers that serve one connection at a time", 2) else { return };
-    let parent = trial.start(&Program::new("parent", "python3 -c").argument(SERIAL).ready(Ready::Port(7000)));
-    let mut client = trial.lab.command(Side::Client, "python3");
-    assert_eq!(finish(client.args(["-c", REQUESTS, SERVER_V4])).trim(), "1200");
-    if trial.network != Network::Kernel {
-        let status = status(&parent);
-        assert!(status.contains("kernel: connections wait there while one is served at a time"), "{status}");
-        let mut listeners = status.lines().filter(|line| line.contains(" LISTEN "));
-        assert!(listeners.all(|line| !line.ends_with(" accelerated")), "{status}");
+fn a_listener_whose_workers_take_few_connections_at_a_time_is_left_to_the_kernel() {
+    for (name, threads) in
+        [("workers that serve one at a time", "1"), ("workers that serve two at a time", "2")]
+    {
+        let Some(trial) = Trial::with_queues(name, 2) else { return };
+        let program = POOLS.replace("THREADS", threads);
+        let parent =
+            trial.start(&Program::new("parent", "python3 -c").argument(&program).ready(Ready::Port(7000)));
+        let mut client = trial.lab.command(Side::Client, "python3");
+        assert_eq!(finish(client.args(["-c", REQUESTS, SERVER_V4])).trim(), "1200");
+        if trial.network != Network::Kernel {
+            let status = status(&parent);
+            assert!(
+                status.contains("kernel: connections wait there while few are served at a time"),
+                "{status}"
+            );
+            let mut listeners = status.lines().filter(|line| line.contains(" LISTEN "));
+            assert!(listeners.all(|line| !line.ends_with(" accelerated")), "{status}");
+        }
+        trial.end(parent);
     }
-    trial.end(parent);
 }
 
 /// Whoever shares a queue could read the other's packets.

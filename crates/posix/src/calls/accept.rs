@@ -263,14 +263,15 @@ impl State {
         let Some(socket) = self.sockets.get_mut(id) else { return };
         socket.stall.note_taken();
         socket.own_run.note_taken();
-        let Role::Listener { serial, .. } = &mut socket.role else { return };
-        if !serial.note_taken(waiting.is_some_and(|(count, _)| count > 0), now)
+        let Role::Listener { queueing, .. } = &mut socket.role else { return };
+        if !queueing.note_taken(waiting.is_some_and(|(count, _)| count > 0), now)
             || self.has_another(connection)
         {
             return;
         }
-        if let Some(Role::Listener { serial, .. }) = self.sockets.get_mut(id).map(|socket| &mut socket.role) {
-            serial.note_waited();
+        if let Some(Role::Listener { queueing, .. }) = self.sockets.get_mut(id).map(|socket| &mut socket.role)
+        {
+            queueing.note_waited();
         }
     }
 

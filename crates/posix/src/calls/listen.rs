@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
 use crate::process::Process;
-use crate::socket::serial::Serial;
+use crate::socket::queueing::Queueing;
 use crate::socket::{Place, Role};
 
 impl Process {
@@ -20,7 +20,7 @@ impl Process {
                     on_stack: None,
                     backlog,
                     adopted: VecDeque::new(),
-                    serial: Serial::default(),
+                    queueing: Queueing::default(),
                 };
                 state.note_news(id);
             }

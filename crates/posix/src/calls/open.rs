@@ -8,7 +8,7 @@ use crate::address::local_of;
 use crate::errno::fail;
 use crate::process::{Process, State};
 use crate::request::Verdict;
-use crate::socket::serial::Serial;
+use crate::socket::queueing::Queueing;
 use crate::socket::touched::Touched;
 use crate::socket::udp::UdpRole;
 use crate::socket::{Place, Role, Socket, kernel_only};
@@ -96,7 +96,7 @@ impl State {
                     on_stack: None,
                     backlog: BACKLOG,
                     adopted: VecDeque::new(),
-                    serial: Serial::default(),
+                    queueing: Queueing::default(),
                 }
             }
             (libc::SOCK_STREAM, Some(libc::IPPROTO_TCP)) if !has_peer(fd) => Role::Stream(Place::Kernel),

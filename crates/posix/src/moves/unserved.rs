@@ -16,12 +16,12 @@
 //! What waited at a listener waits in the kernel's accept queue from then on, where whoever asks first has it. Where the kernel has no way to that,
 //! one of the others gets it.
 //!
-//! A process that serves one connection at a time takes each in time, and others wait nevertheless ([`crate::socket::serial`]). Its listener is the kernel's.
+//! A process may take each in time, and others wait nevertheless, as it serves few at a time (`socket/queueing.rs`). Then the listener is the kernel's, too.
 //!
 //! Each of these moves costs the peer 20 ms and more. Where they are many, as with workers that take turns at `accept` by a lock of their
 //! own, the socket is the kernel's for good; so it is at the second one where the kernel has no such way.
 
-use clock::Instant;
+use clock::{Duration, Instant};
 
 use crate::broker_side::ClaimId;
 use crate::ids::SocketId;
@@ -33,7 +33,7 @@ use crate::socket::{Happening, Role, Socket};
 /// socket.
 const PATIENCE: u32 = 2;
 const PATIENCE_WITH_DATAGRAMS: u32 = 64;
-const ONE_AT_A_TIME: &str = "connections wait there while one is served at a time";
+const FEW_AT_A_TIME: &str = "connections wait there while few are served at a time";
 const OFTEN_UNSERVED: &str = "what waits there is often not taken by the process that it came to";
 
 impl State {
@@ -47,15 +47,15 @@ impl State {
         }
         self.queue.stalls.look_at = None;
         for id in std::mem::take(&mut self.queue.stalls.at) {
-            if self.leave_if_serial(id, now) {
+            if self.leave_if_few(id, now) {
                 continue;
             }
             let waits = self.has_waiting(id);
             let Some(socket) = self.sockets.get_mut(id) else { continue };
             if !waits {
                 socket.stall.unlist();
-                if let Role::Listener { serial, .. } = &mut socket.role {
-                    serial.note_none();
+                if let Role::Listener { queueing, .. } = &mut socket.role {
+                    queueing.note_none();
                 }
                 continue;
             }
@@ -74,15 +74,16 @@ impl State {
         }
     }
 
-    /// Leaves a listener to the kernel at which others wait while the program serves one connection at a time; whether it did.
-    fn leave_if_serial(&mut self, id: SocketId, now: Instant) -> bool {
+    /// Leaves a listener to the kernel at which others wait while the program takes few at a time; whether it did.
+    fn leave_if_few(&mut self, id: SocketId, now: Instant) -> bool {
         let Some(socket) = self.sockets.get_mut(id) else { return false };
         let Some(claim) = socket.claim else { return false };
-        let Role::Listener { serial, .. } = &mut socket.role else { return false };
-        let leaves = serial.is_found()
+        let Role::Listener { queueing, .. } = &mut socket.role else { return false };
+        queueing.look(awake, now);
+        let leaves = queueing.is_found()
             && self.attachment().is_some_and(|it| it.leaves_unsuited() && it.is_shared(claim));
         if leaves {
-            self.leave_socket((id, claim), ONE_AT_A_TIME, now);
+            self.leave_socket((id, claim), FEW_AT_A_TIME, now);
         }
         leaves
     }
@@ -173,4 +174,11 @@ impl State {
         let _ = self.carry_out(id, step, now); // A listener or a UDP socket is not lost.
         self.note_arrival(id, now);
     }
+}
+
+/// For how long this process has used processors, or its first thread has waited for one; servers with an event loop have one thread.
+fn awake() -> Option<Duration> {
+    let schedstat = std::fs::read_to_string("/proc/self/schedstat").ok()?;
+    let delayed_ns = schedstat.split_whitespace().nth(1)?.parse().ok()?;
+    Some(Duration::from(syscall::processor_time()) + Duration::from_nanos(delayed_ns))
 }

@@ -36,8 +36,8 @@ impl State {
             self.queue.stalls.at.push(id);
             self.queue.stalls.look_at.get_or_insert(now + LOOK_EVERY);
         }
-        if let Role::Listener { serial, on_stack: Some(_), .. } = &mut socket.role {
-            serial.note_waiting(now);
+        if let Role::Listener { queueing, on_stack: Some(_), .. } = &mut socket.role {
+            queueing.note_waiting(now);
         }
     }
 }

@@ -16,9 +16,9 @@ use crate::socket::error_queue::ZeroCopySends;
 use crate::socket::own_run::OwnRun;
 use crate::socket::owner::Owner;
 use crate::socket::place::Place;
+use crate::socket::queueing::Queueing;
 use crate::socket::readiness::{HANG_UP, READABLE, WRITABLE, poll_of_connection};
 use crate::socket::send_times::SendTimes;
-use crate::socket::serial::Serial;
 use crate::socket::settings::{Settings, options_of_shadow};
 use crate::socket::stall::Stall;
 use crate::socket::touched::Touched;
@@ -42,7 +42,7 @@ pub(crate) enum Role {
         /// Connections of the kernel that other processes left to us.
         adopted: VecDeque<OwnedFd>,
         /// How connections wait on the stack.
-        serial: Serial,
+        queueing: Queueing,
     },
     /// A UDP socket: the kernel's, and the stack's if it is claimed.
     Udp(UdpRole),
