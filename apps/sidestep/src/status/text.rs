@@ -81,7 +81,7 @@ fn why_without_queue(report: Option<&ProgramReport>, process: Process) -> &'stat
             ": none of its sockets can be accelerated"
         }
         Process { listeners: 1.., .. } => {
-            ": it has not waited at its listeners, as a master leaves that to its workers"
+            ": it waits at no listener that can be accelerated, as a master leaves that to its workers"
         }
         Process { connections: 1.., .. } => ": it has connections of the kernel only",
         Process { udp: 1.., .. } => ": it has not waited at its UDP sockets",
@@ -295,7 +295,7 @@ mod tests {
             told(nothing),
             ["nginx 7: on the kernel: it has no TCP connections, listeners or UDP ports"]
         );
-        assert!(told(Process { listeners: 1, ..nothing })[0].contains("it has not waited at its listeners"));
+        assert!(told(Process { listeners: 1, ..nothing })[0].contains("it waits at no listener that can be accelerated"));
         assert!(told(Process { is_go: true, listeners: 1, ..nothing })[0].contains("Go program"));
         assert_eq!(told(Process { connections: 2, ..nothing })[1], "  2 connections on the kernel");
     }
