@@ -606,7 +606,7 @@ impl<'a> Earlier<'a> {
 
     /// The version that was read, with what differs from the one before, and what whoever had it read should know.
     fn next_version(&self, spec: &ZoneSpec, read: Version) -> (Version, Option<String>) {
-        let before = self.by_spec.get(spec).map(|entry| &entry.version);
+        let before = self.last(spec, &origin_of_version(&read)).map(|entry| &entry.version);
         let before = before.and_then(|version| Some((version, version.tree()?, read.tree()?)));
         let Some((before, old, zone)) = before.filter(|(_, old, zone)| old.origin() == zone.origin()) else {
             return (read, None);
@@ -627,6 +627,20 @@ impl<'a> Earlier<'a> {
             _ => return (read, warning),
         };
         (Version { history, ..read }, warning)
+    }
+
+    /// That a version that is not signed follows one that was signed here, or has one beside its file.
+    fn signing_ended(&self, spec: &ZoneSpec, version: &Version) -> Option<String> {
+        let last = self.last(spec, &origin_of_version(version));
+        let was_signed = last.is_some_and(|entry| entry.was_signed || entry.version.signing.is_some());
+        signing::ended(version.tree()?, spec, was_signed)
+    }
+
+    /// That the serial of a version is behind that of the one before, whatever the configuration said of that.
+    fn serial_went_back(&self, spec: &ZoneSpec, version: &Version) -> Option<String> {
+        let last = self.last(spec, &origin_of_version(version))?;
+        let (before, now) = (last.version.tree()?.serial(), version.tree()?.serial());
+        is_older(now, before).then(|| went_back(before, now))
     }
 
     /// The data that `spec` named before, or, if its file is another one by now, that of the zone that it should have.
@@ -680,10 +694,10 @@ impl Loading {
                     Err(errors) => return self.add_failed(spec, &errors, earlier.last_good(spec)),
                 };
                 let (version, warning) = earlier.next_version(spec, read);
-                if let Some(warning) = &warning {
-                    log::warn!("zone {}: {warning}", version.served.origin());
-                }
-                let warnings = unfit.into_iter().chain(warning).chain(left_out(&version));
+                let news: Vec<String> =
+                    warning.into_iter().chain(earlier.signing_ended(spec, &version)).collect();
+                news.iter().for_each(|news| log::warn!("zone {}: {news}", version.served.origin()));
+                let warnings = unfit.into_iter().chain(news).chain(left_out(&version));
                 let warning = joined(warnings);
                 self.push(Entry { warning, ..Entry::read(spec, version, disk.files) });
             }
@@ -713,7 +727,10 @@ impl Loading {
         let entry = match signed {
             Ok((version, unfit)) => {
                 let from_memory = signing::why_from_memory(&version).map(str::to_owned);
-                let warning = joined(unfit.into_iter().chain(from_memory).chain(left_out(&version)));
+                let went_back = earlier.serial_went_back(spec, &version);
+                went_back.iter().for_each(|what| log::warn!("zone {origin}: {what}"));
+                let warnings = unfit.into_iter().chain(from_memory).chain(went_back);
+                let warning = joined(warnings.chain(left_out(&version)));
                 Entry { warning, ..Entry::read(spec, version, files) }
             }
             Err(error) => self.unsigned(spec, origin, &error, earlier),
@@ -973,6 +990,77 @@ mod tests {
         read_again(&[able], &mut loaded);
         assert_eq!(state(&loaded).1, None);
         assert!(state(&loaded).0.unwrap().1);
+    }
+
+    /// What whoever has these zones read is told of the one that is there.
+    fn told(specs: &[ZoneSpec], loaded: &mut Loaded) -> String {
+        read_again(specs, loaded);
+        let origin = origin_of_version(loaded.versions().next().unwrap());
+        loaded.warnings(origin.as_name()).join("; ")
+    }
+
+    #[test]
+    fn a_reload_that_ends_signing_says_so_and_that_the_serial_goes_back() {
+        let zones = Zones::new("signing-ended");
+        let signed = signed_spec(&zones, 0, 5, true);
+        let plain = ZoneSpec { keys: None, ..signed.clone() };
+        let mut loaded = load_catalog(&[signed], None, &Choice::default(), true, Clients::default());
+        let said = told(std::slice::from_ref(&plain), &mut loaded);
+        assert!(said.contains("the serial goes back from 6 to 5, so secondary servers keep"), "{said}");
+        assert!(
+            said.contains("it was signed here, and is not any more: it is bogus for validators"),
+            "{said}"
+        );
+        assert!(said.contains("remove ") && said.contains("a.test.zone.signed"), "{said}");
+        assert!(loaded.versions().next().unwrap().history.between(6, 5).is_none());
+        signed_spec(&zones, 3, 7, true);
+        let said = told(std::slice::from_ref(&plain), &mut loaded);
+        assert!(
+            said.contains("is not any more") && !said.contains("serial"),
+            "its signed version is there: {said}"
+        );
+        fs::remove_file(zones.directory.join("a.test.zone.signed")).unwrap();
+        signed_spec(&zones, 6, 8, true);
+        assert_eq!(told(&[plain], &mut loaded), "");
+    }
+
+    #[test]
+    fn a_tool_says_of_a_zone_whose_signed_version_is_there_that_it_is_not_signed() {
+        let zones = Zones::new("signing-ended-check");
+        let signed = signed_spec(&zones, 0, 5, true);
+        load_catalog(std::slice::from_ref(&signed), None, &Choice::default(), true, Clients::default());
+        let plain = ZoneSpec { keys: None, ..signed };
+        let look = |serial| {
+            let zone = read(&signed_spec(&zones, 0, serial, true)).unwrap();
+            signing::look(&zone, &plain).unwrap().unwrap()
+        };
+        let said = look(5);
+        assert!(
+            said.contains("is not any more") && said.contains("the serial goes back from 6 to 5"),
+            "{said}"
+        );
+        assert!(!look(7).contains("serial"));
+    }
+
+    #[test]
+    fn a_zone_that_gets_another_file_has_a_history_and_a_serial_that_may_go_back() {
+        let zones = Zones::new("other-file");
+        let text =
+            |serial: u32| format!("$ORIGIN a.test.\n@ 60 SOA . . {serial} 1 1 1 1\n 60 NS ns.b.test.\n");
+        let specs =
+            [("one", 10), ("two", 5), ("three", 6)].map(|(file, serial)| zones.write(file, 0, &text(serial)));
+        let mut loaded = load_catalog(&specs[..1], None, &Choice::default(), true, Clients::default());
+        let said = told(&specs[1..2], &mut loaded);
+        assert!(said.contains("the serial goes back from 10 to 5"), "{said}");
+        assert_eq!(told(&specs[2..], &mut loaded), "");
+        assert!(loaded.versions().next().unwrap().history.between(5, 6).is_some());
+        let signed = |name: &str| {
+            let keys = Some(zones.directory.join("keys"));
+            ZoneSpec { keys, ..ZoneSpec::of(zones.directory.join(name)) }
+        };
+        assert_eq!(told(&[signed("one")], &mut loaded), "");
+        let said = told(&[signed("two")], &mut loaded);
+        assert!(said.contains("the serial goes back from 11 to 6"), "{said}");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use dns_auth::compile::{compile, compile_changed, compile_views, compile_with_lines};
 use dns_auth::{LineData, ServedZone, SignFailure, SignSets};
+use dns_message::is_older;
 use dns_sign::{
     Active, Algorithm, DenialBy, Due, Key, KeySet, Lifetimes, Lost, Role, Signed, Signer, State, Times,
     differing,
@@ -24,6 +25,7 @@ use dns_zone::Zone;
 use dns_zone::text::ZoneTextErrors;
 
 use super::config::ZoneSpec;
+use super::serial::went_back;
 use super::transfers::unix_time;
 use super::version::Version;
 use super::{key_clock, key_files, load, served_serial, store, tokens};
@@ -299,6 +301,30 @@ pub(crate) fn has_signed(file: &Path) -> bool {
     signed_file(file).exists()
 }
 
+/// What comes of a zone that was signed here, as is known or as its signed version on disk says, and is not any more by its configuration.
+pub(crate) fn ended(zone: &Zone, spec: &ZoneSpec, was_signed: bool) -> Option<String> {
+    // Others may have signed it since.
+    let is_unsigned = spec.keys.is_none() && !zone.is_signed();
+    let has_signed = has_signed(&spec.file);
+    if !is_unsigned || !(was_signed || has_signed) {
+        return None;
+    }
+    let bogus = "it was signed here, and is not any more: it is bogus for validators while the parent has a DS record of it; \
+                 dnssec = true signs it again";
+    let file = signed_file(&spec.file);
+    let remove = has_signed.then(|| format!(". If the parent has none, remove {}", file.display()));
+    Some(format!("{bogus}{}", remove.unwrap_or_default()))
+}
+
+/// The same for a tool, and whether the serial goes back from that of the signed version.
+fn look_at_end(zone: &Zone, spec: &ZoneSpec) -> Option<String> {
+    let ended = ended(zone, spec, false)?;
+    let held = look_at_signed(&spec.file, zone.origin());
+    let held = held.as_ref().and_then(Version::tree).map(Zone::serial);
+    let back = held.filter(|held| is_older(zone.serial(), *held)).map(|held| went_back(held, zone.serial()));
+    Some([Some(ended), back].into_iter().flatten().collect::<Vec<_>>().join("; "))
+}
+
 /// Removes the signed version of a zone that is signed no longer, or has left.
 pub(crate) fn forget(file: &Path) {
     let signed = signed_file(file);
@@ -328,7 +354,7 @@ fn is_raw(file: &Path) -> bool {
 /// What a start would have to say about the keys and the signed version of a zone, before there is one: an error, or a warning.
 pub(crate) fn look(source: &Zone, spec: &ZoneSpec) -> Result<Option<String>, String> {
     let origin = source.origin();
-    let Some(directory) = &spec.keys else { return Ok(None) };
+    let Some(directory) = &spec.keys else { return Ok(look_at_end(source, spec)) };
     let in_full = |error: anyhow::Error| format!("{error:#}");
     let held = read_signed(&signed_file(&spec.file), origin, store::look).map_err(in_full)?;
     let was_signed = held.is_some();
