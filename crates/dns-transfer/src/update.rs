@@ -44,6 +44,15 @@ impl Update {
         if message.is_at_end() { Ok(update) } else { Err(Malformed) }
     }
 
+    /// The owners of NS records at wildcards that the update would add, which are passed over.
+    pub fn wildcard_servers(&self) -> impl Iterator<Item = Name<'_>> {
+        let is_one = |record: &&Record| {
+            let Record { owner, rtype, class, .. } = record;
+            *class == Class::IN && *rtype == Rtype::NS && owner.as_name().is_wildcard()
+        };
+        self.changes.iter().filter(is_one).map(|record| record.owner.as_name())
+    }
+
     /// Carries the update out on the version `held`: all of it, or nothing.
     ///
     /// # Errors
@@ -170,6 +179,10 @@ impl Edit {
     fn add(&mut self, Record { owner, rtype, ttl, rdata, .. }: &Record) -> Result<(), Rcode> {
         let owner = owner.as_name();
         if !self.may_stand_at(owner, *rtype) || !self.is_newer_soa(owner, *rtype, rdata) {
+            return Ok(());
+        }
+        // Servers do not agree on what those mean (RFC 4592, 4.2), and BIND, which passes them over as well, refuses to transfer a zone that has some.
+        if *rtype == Rtype::NS && owner.is_wildcard() {
             return Ok(());
         }
         if is_single(*rtype) {

@@ -401,3 +401,24 @@ fn a_digest_of_the_zone_goes_with_the_version_that_it_is_of_unless_the_update_br
     ];
     assert_eq!(digests_after(&own), Some(1));
 }
+
+/// RFC 4592, 4.2; as BIND has it.
+#[test]
+fn servers_at_a_wildcard_are_passed_over_and_go_where_they_are() {
+    let servers = wire("ns.example.");
+    let changes = [add("*.w.example.", Rtype::NS, &servers), add("new.example.", Rtype::A, ONE)];
+    let update = Update { prerequisites: Vec::new(), changes: changes.to_vec() };
+    let named: Vec<String> = update.wildcard_servers().map(|owner| owner.to_string()).collect();
+    assert_eq!(named, ["*.w.example."]);
+    let Ok(Updated::Next(changed, _)) = update.apply(&zone()) else { panic!("something changes") };
+    let at = |owner: &str| changed.zone.find(name(owner).as_name().as_bytes()).is_some();
+    assert_eq!((at("*.w.example."), at("new.example.")), (false, true));
+    let mut builder = ZoneBuilder::new(name("example.").as_name(), 2);
+    for (owner, rtype, rdata) in [("example.", Rtype::SOA, &soa(7)), ("*.w.example.", Rtype::NS, &servers)] {
+        builder.add(name(owner).as_name(), 60, rtype, rdata).unwrap();
+    }
+    let removal = record("*.w.example.", Class::NONE, Rtype::NS, 0, &servers);
+    let update = Update { prerequisites: Vec::new(), changes: vec![removal] };
+    assert_eq!(update.wildcard_servers().count(), 0);
+    assert!(matches!(update.apply(&builder.finish().unwrap()), Ok(Updated::Next(..))));
+}

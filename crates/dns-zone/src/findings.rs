@@ -32,6 +32,10 @@ pub enum FindingKind {
     NoAddress(Rtype, NameBuf),
     /// A record names an alias (RFC 2181, 10.3).
     Alias(Rtype, NameBuf),
+    /// NS records beside a DNAME record below the apex (RFC 6672, 2.3).
+    ServersAndDname,
+    /// NS records at a wildcard (RFC 4592, 4.2).
+    WildcardServers,
     /// A record's digest has another length than the function that it names makes.
     DigestLength {
         /// Of the record.
@@ -67,6 +71,14 @@ impl fmt::Display for FindingKind {
                 f,
                 "the {rtype} record names {host}, which is an alias; RFC 2181, 10.3 forbids that, and some resolvers do not follow \
                  it: name the host that the alias leads to"
+            ),
+            FindingKind::ServersAndDname => f.write_str(
+                "there are NS records beside a DNAME record, which RFC 6672, 2.3 forbids below the origin: Knot, for one, refuses to transfer the \
+                 whole zone: keep one of the two",
+            ),
+            FindingKind::WildcardServers => f.write_str(
+                "there are NS records at a wildcard, which means nothing that servers agree on (RFC 4592, 4.2): BIND refuses to load or transfer \
+                 the whole zone: delegate each name that is meant",
             ),
             FindingKind::DigestLength { rtype, len, expected } => write!(
                 f,
@@ -113,8 +125,25 @@ pub fn findings(zone: &Zone, now: u32) -> impl Iterator<Item = Finding> {
         zone.apex().rrset(Rtype::NS).is_none().then(|| finding(zone.apex(), FindingKind::NoServers));
     // What lies below a boundary is for others to answer, or for nobody.
     let nodes = zone.nodes().filter(|node| !node.is_occluded());
-    let of_hosts = nodes.flat_map(move |node| of_node(zone, node).chain(digests::at_node(node)));
+    let of_hosts = nodes.flat_map(move |node| {
+        let odd = odd_set_at(zone, node).map(|kind| finding(node, kind));
+        odd.into_iter().chain(of_node(zone, node)).chain(digests::at_node(node))
+    });
     no_servers.into_iter().chain(of_hosts).chain(signatures::of_zone(zone, now))
+}
+
+/// A set at a name that secondaries of other makes refuse the whole zone for.
+pub fn odd_set(zone: &Zone, name: Name<'_>) -> Option<FindingKind> {
+    odd_set_at(zone, zone.find(name.as_bytes())?)
+}
+
+fn odd_set_at(zone: &Zone, node: Node<'_>) -> Option<FindingKind> {
+    node.rrset(Rtype::NS)?;
+    let name = Name::from_wire(node.name()).expect("the tree holds valid names");
+    if node.rrset(Rtype::DNAME).is_some() && name != zone.origin() {
+        return Some(FindingKind::ServersAndDname);
+    }
+    name.is_wildcard().then_some(FindingKind::WildcardServers)
 }
 
 fn of_node<'a>(zone: &'a Zone, node: Node<'a>) -> impl Iterator<Item = Finding> + 'a {
@@ -180,6 +209,8 @@ mod tests {
                 FindingKind::MissingGlue(host) => format!("glue {host}"),
                 FindingKind::NoAddress(rtype, host) => format!("address {rtype} {host}"),
                 FindingKind::Alias(rtype, host) => format!("alias {rtype} {host}"),
+                FindingKind::ServersAndDname => "servers and DNAME".to_owned(),
+                FindingKind::WildcardServers => "wildcard servers".to_owned(),
                 FindingKind::DigestLength { rtype, len, expected } => {
                     format!("digest {rtype} {len} {expected}")
                 }
@@ -243,6 +274,14 @@ mod tests {
             expected.sort();
             expected
         });
+    }
+
+    #[test]
+    fn servers_stand_neither_beside_a_dname_below_the_apex_nor_at_a_wildcard() {
+        let text = "@ NS ns.elsewhere.\n@ DNAME x.elsewhere.\n";
+        assert_eq!(found(text), Vec::<String>::new(), "at the apex a zone has to have them");
+        let text = "@ NS ns.elsewhere.\nd NS ns.elsewhere.\nd DNAME x.elsewhere.\n*.w NS ns.elsewhere.\n*.t TXT x\ne DNAME x.elsewhere.\n";
+        assert_eq!(found(text), ["d.test. servers and DNAME", "*.w.test. wildcard servers"]);
     }
 
     #[test]
