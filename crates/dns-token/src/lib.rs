@@ -22,7 +22,7 @@ use thiserror::Error;
 
 pub use public::PublicKey;
 pub use uri::{KeyUri, UriError};
-pub use worker::{LIMIT, Token};
+pub use worker::{LIMIT, Token, forget_failures};
 
 /// Why a token gives no key or no signature.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -60,6 +60,9 @@ pub enum TokenError {
     /// The token takes one more PIN or none.
     #[error("the token {0}: log in by hand, or have it unlocked")]
     AlmostLocked(&'static str),
+    /// The token lets nobody in, for another reason than the PIN.
+    #[error("the token does not let the server log in: {0}")]
+    LogIn(String),
     /// There is no such key.
     #[error("the token has no private key of that name with a public key beside it")]
     NoKey,
@@ -75,4 +78,12 @@ pub enum TokenError {
     /// The token says so.
     #[error("{0}")]
     Pkcs11(String),
+}
+
+impl TokenError {
+    /// Whether a module that begins anew may find what it did not: a token that has come since it began, or one that was away. Nothing that has to do
+    /// with a PIN is among that, as each try may be the last.
+    fn may_end_with_new_start(&self) -> bool {
+        matches!(self, TokenError::NoToken(_) | TokenError::NoKey | TokenError::Pkcs11(_))
+    }
 }

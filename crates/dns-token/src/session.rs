@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
 
 use cryptoki::context::{CInitializeArgs, CInitializeFlags, Pkcs11};
 use cryptoki::error::{Error, RvError};
@@ -20,7 +20,9 @@ const PROBE: &[u8] = b"a key signs what its public key verifies";
 
 /// One module.
 pub(crate) struct Module {
-    module: Pkcs11,
+    path: PathBuf,
+    /// The library, once it has begun.
+    library: Option<Pkcs11>,
     sessions: HashMap<Slot, Session>,
     /// Private keys that have shown to be those of these public keys.
     keys: HashMap<(KeyUri, Vec<u8>), (Slot, ObjectHandle)>,
@@ -29,17 +31,43 @@ pub(crate) struct Module {
 }
 
 impl Module {
-    pub(crate) fn load(path: &Path) -> Result<Module, TokenError> {
-        let failed = |error: Error| TokenError::Module { module: path.to_owned(), error: error.to_string() };
-        let module = Pkcs11::new(path).map_err(failed)?;
-        module.initialize(CInitializeArgs::new(CInitializeFlags::OS_LOCKING_OK)).map_err(failed)?;
-        Ok(Module { module, sessions: HashMap::new(), keys: HashMap::new(), refused: HashMap::new() })
+    /// The module at a path, which is loaded when it is first used.
+    pub(crate) fn new(path: PathBuf) -> Module {
+        Module {
+            path,
+            library: None,
+            sessions: HashMap::new(),
+            keys: HashMap::new(),
+            refused: HashMap::new(),
+        }
+    }
+
+    /// The library: one that could not be loaded may have come.
+    fn library(&mut self) -> Result<&Pkcs11, TokenError> {
+        if self.library.is_none() {
+            let failed =
+                |error: Error| TokenError::Module { module: self.path.clone(), error: error.to_string() };
+            let library = Pkcs11::new(&self.path).map_err(failed)?;
+            library.initialize(CInitializeArgs::new(CInitializeFlags::OS_LOCKING_OK)).map_err(failed)?;
+            self.library = Some(library);
+        }
+        Ok(self.library.as_ref().expect("it was put there"))
+    }
+
+    /// Ends the library, so that its next use begins it anew: some, as SoftHSM, look for tokens then alone. No session is in use, as all calls
+    /// come one after the other, and those that are open are opened again when they are needed.
+    pub(crate) fn end(&mut self) {
+        self.forget();
+        if let Some(library) = self.library.take() {
+            // One that has not ended says so when it is to begin.
+            let _ = library.finalize();
+        }
     }
 
     /// The public key of a name.
     pub(crate) fn public_key(&mut self, uri: &KeyUri) -> Result<PublicKey, TokenError> {
         let slot = self.open(uri)?;
-        let mut keys = self.find(slot, uri)?;
+        let mut keys = self.find(slot, uri).inspect_err(|_| self.forget())?;
         match keys.len() {
             1 => Ok(keys.remove(0).1),
             count => Err(TokenError::Ambiguous(count)),
@@ -90,7 +118,7 @@ impl Module {
     fn open(&mut self, uri: &KeyUri) -> Result<Slot, TokenError> {
         let (slot, token) = self.token(uri)?;
         if !self.sessions.contains_key(&slot) {
-            let session = self.module.open_ro_session(slot).map_err(told)?;
+            let session = self.library()?.open_ro_session(slot).map_err(told)?;
             if token.login_required() {
                 self.log_in(&session, &token, uri)?;
             }
@@ -99,11 +127,12 @@ impl Module {
         Ok(slot)
     }
 
-    fn token(&self, uri: &KeyUri) -> Result<(Slot, TokenInfo), TokenError> {
+    fn token(&mut self, uri: &KeyUri) -> Result<(Slot, TokenInfo), TokenError> {
         let is_named =
             |named: &Option<String>, own: &str| named.as_ref().is_none_or(|name| name == own.trim_end());
-        for slot in self.module.get_slots_with_token().map_err(told)? {
-            let Ok(token) = self.module.get_token_info(slot) else { continue };
+        let library = self.library()?;
+        for slot in library.get_slots_with_token().map_err(told)? {
+            let Ok(token) = library.get_token_info(slot) else { continue };
             if is_named(&uri.token, token.label()) && is_named(&uri.serial, token.serial_number()) {
                 return Ok((slot, token));
             }
@@ -140,7 +169,7 @@ impl Module {
                 Err(TokenError::WrongPin)
             }
             Err(Error::Pkcs11(RvError::PinLocked, _)) => Err(TokenError::AlmostLocked("is locked")),
-            Err(error) => Err(told(error)),
+            Err(error) => Err(TokenError::LogIn(told(error).to_string())),
         }
     }
 

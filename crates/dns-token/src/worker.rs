@@ -15,6 +15,8 @@ pub const LIMIT: Duration = Duration::from_secs(5);
 /// A module that hangs is left alone for so long, and a key that fails: what else wants signatures has to go on meanwhile.
 const HANG_REST: Duration = Duration::from_secs(60);
 const FAILURE_REST: Duration = Duration::from_secs(5);
+/// A module begins anew so often at most: other tokens of it may be in use, and wait meanwhile.
+const START_REST: Duration = Duration::from_secs(5);
 /// Calls that wait for a module at most.
 const WAITING_MAX: usize = 64;
 
@@ -24,8 +26,8 @@ pub struct Token {
     uri: KeyUri,
 }
 
-/// Something to do with a module, which is loaded when that is first needed.
-type Call = Box<dyn FnOnce(&mut Option<Module>) + Send>;
+/// Something to do with a module.
+type Call = Box<dyn FnOnce(&mut Module) + Send>;
 
 /// The thread of one module.
 struct Worker {
@@ -34,6 +36,8 @@ struct Worker {
     hangs: Option<Instant>,
     /// Since when keys fail, and why.
     failed: HashMap<KeyUri, (Instant, TokenError)>,
+    /// When it began anew last.
+    begun_anew: Option<Instant>,
 }
 
 /// By the paths of modules: a process may initialise each once.
@@ -70,13 +74,13 @@ impl Token {
 
     fn call<T: Send + 'static>(
         &self,
-        act: impl FnOnce(&mut Module) -> Result<T, TokenError> + Send + 'static,
+        act: impl Fn(&mut Module) -> Result<T, TokenError> + Send + 'static,
     ) -> Result<T, TokenError> {
         let (reply, heard) = sync_channel(1);
         let path = self.uri.module.clone();
         let module_path = path.clone();
         let call: Call = Box::new(move |module| {
-            let done = with_module(module, &module_path, act);
+            let done = with_new_start(module, &module_path, act);
             let _ = reply.send(done); // Nobody may wait for it any more.
         });
         self.send(&path, call)?;
@@ -113,30 +117,51 @@ impl Token {
     }
 }
 
-/// Loads the module if it is not there: one that could not be loaded may have come.
-fn with_module<T>(
-    module: &mut Option<Module>,
+/// Has the module begin anew if that may help, and tries once more.
+fn with_new_start<T>(
+    module: &mut Module,
     path: &Path,
-    act: impl FnOnce(&mut Module) -> Result<T, TokenError>,
+    act: impl Fn(&mut Module) -> Result<T, TokenError>,
 ) -> Result<T, TokenError> {
-    let module = match module {
-        Some(module) => module,
-        None => module.insert(Module::load(path)?),
-    };
+    let done = act(module);
+    let has_to = done.as_ref().is_err_and(TokenError::may_end_with_new_start);
+    if !has_to || !take_new_start(path) {
+        return done;
+    }
+    module.end();
     act(module)
+}
+
+/// Whether a module may begin anew now, which counts as done then.
+fn take_new_start(path: &Path) -> bool {
+    let mut workers = workers();
+    let Some(worker) = workers.get_mut(path) else { return false };
+    if worker.begun_anew.is_some_and(|at| at.elapsed() < START_REST) {
+        return false;
+    }
+    worker.begun_anew = Some(Instant::now());
+    true
+}
+
+/// Has all keys be tried at once that have failed: whoever says that something has changed may have mended them. A module that hangs is left alone.
+pub fn forget_failures() {
+    for worker in workers().values_mut() {
+        worker.failed.clear();
+        worker.begun_anew = None;
+    }
 }
 
 impl Worker {
     fn start(path: &Path) -> Result<Worker, TokenError> {
         let (calls, waiting): (_, Receiver<Call>) = sync_channel(WAITING_MAX);
+        let mut module = Module::new(path.to_owned());
         let work = move || {
-            let mut module = None;
             waiting.iter().for_each(|call| call(&mut module));
         };
         let failed =
             |error: std::io::Error| TokenError::Module { module: path.to_owned(), error: error.to_string() };
         thread::Builder::new().name("token".to_owned()).spawn(work).map_err(failed)?;
-        Ok(Worker { calls, hangs: None, failed: HashMap::new() })
+        Ok(Worker { calls, hangs: None, failed: HashMap::new(), begun_anew: None })
     }
 }
 

@@ -23,6 +23,7 @@ use super::line_table::LoadedLines;
 use super::pools::{CheckSpec, Pools};
 use super::privileges::explain_denial;
 use super::serial::{stayed, went_back};
+use super::updates::Failure;
 use super::version::Version;
 use super::{signing, store};
 use dns_message::is_older;
@@ -414,6 +415,7 @@ impl Loaded {
                 Look::after(now, signing::LOOK_AFTER_ERROR)
             } else {
                 let (version, look) = entry.look(now);
+                let look = looks.look_at_failure(&origin, &entry.version, look, now);
                 renewed.extend(version.map(|version| (number, version)));
                 look
             };
@@ -485,6 +487,8 @@ pub(crate) struct Looks {
     has_more: bool,
     /// Zones that could not be signed when they were read, and should be read again.
     unsigned: BTreeSet<NameBuf>,
+    /// Why the last updates of zones were not carried out.
+    failures: BTreeMap<NameBuf, Failure>,
 }
 
 #[derive(Debug)]
@@ -513,8 +517,40 @@ impl Looks {
 
     /// Why the signatures of some zones are not renewed.
     pub(crate) fn problems(&self) -> BTreeMap<NameBuf, String> {
+        let of_updates = self.failures.iter().map(|(origin, failure)| {
+            (origin.clone(), format!("its updates are not carried out: {}", failure.why))
+        });
         let problems = self.zones.iter().filter_map(|(origin, look)| Some((origin, look.problem.as_ref()?)));
-        problems.map(|(origin, problem)| (origin.clone(), problem.clone())).collect()
+        of_updates.chain(problems.map(|(origin, problem)| (origin.clone(), problem.clone()))).collect()
+    }
+
+    /// Notes why updates of a zone are not carried out. When its keys are looked at again.
+    pub(crate) fn note_failure(&mut self, origin: &NameBuf, failure: Failure, now: Instant) -> Instant {
+        let mut again = now + signing::LOOK_AFTER_ERROR;
+        self.failures.insert(origin.clone(), failure);
+        if let Some(look) = self.zones.get_mut(origin) {
+            look.again = look.again.min(again);
+            again = look.again;
+        }
+        again
+    }
+
+    /// Updates of a zone are carried out. Whether that is news.
+    pub(crate) fn end_failure(&mut self, origin: &NameBuf) -> bool {
+        self.failures.remove(origin).is_some()
+    }
+
+    /// Looks whether keys that would not sign updates do: nothing else of a zone may have to be signed for days.
+    fn look_at_failure(&mut self, origin: &NameBuf, version: &Version, look: Look, now: Instant) -> Look {
+        if !self.failures.get(origin).is_some_and(|failure| failure.is_of_keys) {
+            return look;
+        }
+        if look.problem.is_none() && signing::do_keys_sign(version) {
+            log::info!("zone {origin}: its keys sign again");
+            self.failures.remove(origin);
+            return look;
+        }
+        Look { again: look.again.min(now + signing::LOOK_AFTER_ERROR), ..look }
     }
 
     /// Zones that should be read again now.
@@ -525,12 +561,15 @@ impl Looks {
     /// A zone is looked at in any case.
     pub(crate) fn forget(&mut self, origin: &NameBuf) {
         self.zones.remove(origin);
+        self.failures.retain(|other, failure| failure.is_of_keys || other != origin);
     }
 
     /// All zones are looked at in any case, in the order that they would be looked at anyway. Those that have left are forgotten.
     pub(crate) fn want_all(&mut self, loaded: &Loaded, now: Instant) {
         let origins: BTreeSet<NameBuf> = loaded.versions().map(origin_of_version).collect();
         self.zones.retain(|origin, _| origins.contains(origin));
+        // The next update says whether one can be written; whether keys sign is seen without.
+        self.failures.retain(|origin, failure| failure.is_of_keys && origins.contains(origin));
         self.wanted = Some(now);
     }
 }

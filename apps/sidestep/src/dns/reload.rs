@@ -27,13 +27,13 @@ use super::load::{Choice, Loaded, Looks, NewVersion};
 use super::notify::{Announcement, Notifier};
 use super::options::Serve;
 use super::orders::{Order, SharedStates};
-use super::parents::{Outcome, Parents};
+use super::parents::{self, Parents};
 use super::pools::Pools;
 use super::rebuild::{Rebuilds, Rebuilt};
 use super::secondary::Change;
 use super::service::{Shared, counted, next_publication, origin_of, publication, taken, what_is_served};
 use super::transfers::unix_time;
-use super::updates::{self, Pending};
+use super::updates::{self, Failure, Outcome, Pending};
 use super::version::Version;
 use super::{signing, store};
 
@@ -97,8 +97,8 @@ impl Reloads<'_> {
                 Event::Update(update) => self.update(update),
                 Event::Order(order) => self.carry_out(order),
                 Event::Health => self.follow_health(),
-                Event::Parents(Outcome::KeyChanged(origin)) => self.look_at_keys(Some(&origin)),
-                Event::Parents(Outcome::Done(round)) => self.parents.end(round),
+                Event::Parents(parents::Outcome::KeyChanged(origin)) => self.look_at_keys(Some(&origin)),
+                Event::Parents(parents::Outcome::Done(round)) => self.parents.end(round),
                 Event::Rebuilt(rebuilt) => self.finish_rebuild(*rebuilt),
                 Event::Signal(_) => break, // A load that is under way ends with the process.
                 Event::Loaded(replacement) => {
@@ -149,6 +149,7 @@ impl Reloads<'_> {
     }
 
     fn try_begin(&self) -> anyhow::Result<()> {
+        dns_token::forget_failures();
         let config = Config::resolve(self.options)?;
         config.warnings().iter().for_each(|(_, warning)| log::warn!("{warning}"));
         self.name_what_stays(&config);
@@ -286,13 +287,36 @@ impl Reloads<'_> {
             return all(Rcode::NotAuth);
         };
         let requests = updates.iter().map(|update| &*update.request);
-        let (codes, next) = updates::carry_out(requests, held, file, &self.shared.requests);
-        let Some((version, differences)) = next else { return (codes, None) };
+        let (codes, outcome) = updates::carry_out(requests, held, file, &self.shared.requests);
+        let (version, differences) = match outcome {
+            Outcome::Next(version, differences) => (*version, differences),
+            Outcome::Same => return (codes, None),
+            Outcome::Failed(failure) => {
+                self.note_failure(origin, Some(failure));
+                return (codes, None);
+            }
+        };
         if version.signing.is_none() {
             let (zones, sender) = ((&held.served, &version.served), self.events.sender());
             self.rebuilds.follow(zones, &differences, &sender);
         }
+        self.note_failure(origin, None);
         (codes, Some((number, version)))
+    }
+
+    /// Notes why the updates of a zone are not carried out, or that they are.
+    fn note_failure(&mut self, origin: &NameBuf, failure: Option<Failure>) {
+        let has_changed = match failure {
+            Some(failure) => {
+                let again = self.looks.note_failure(origin, failure, Instant::now());
+                self.renewal = self.renewal.min(again);
+                true
+            }
+            None => self.looks.end_failure(origin),
+        };
+        if has_changed {
+            self.states.with(|states| states.not_renewed = self.looks.problems());
+        }
     }
 
     /// Serves a zone that was built anew in place of the same one.
@@ -608,6 +632,7 @@ impl Reloads<'_> {
             return Err("zones are being read already: try again when the log says that they are".to_owned());
         }
         if order.action != ZoneAction::Freeze {
+            dns_token::forget_failures();
             let begun = self.read_only(BTreeSet::from([NameBuf::clone(origin)]));
             begun.map_err(|error| format!("starting a thread: {error}"))?;
             return Ok(None);

@@ -635,6 +635,17 @@ pub(crate) fn why_unsaved(version: &Version) -> Option<&str> {
     version.signing.as_ref()?.unsaved.as_deref()
 }
 
+/// Whether all keys sign that are in use now and whose private halves are in tokens; who knows why not says so.
+pub(crate) fn do_keys_sign(version: &Version) -> bool {
+    const PROBE: &[u8] = b"a token that was away is there";
+    let Some(signing) = &version.signing else { return true };
+    let Ok(Active { key_signing, parent_signing, zone_signing, .. }) = active(&signing.keys) else {
+        return false;
+    };
+    let mut keys = key_signing.into_iter().chain(parent_signing).chain(zone_signing);
+    keys.all(|key| key.label().is_none() || key.sign(PROBE).is_some())
+}
+
 /// Tries once more to write a version that is not on disk.
 pub(crate) fn keep_at_end(version: &Version) {
     if let (Some(signing), Some(_)) = (&version.signing, why_unsaved(version)) {

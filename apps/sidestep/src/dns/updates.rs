@@ -75,9 +75,31 @@ impl Drop for Place {
     }
 }
 
-/// What became of updates of one zone: for each the code of its answer, and if anything changes, the version that all of them lead to, by these
-/// differences.
-pub(crate) type CarriedOut = (Vec<Rcode>, Option<(Version, Vec<Arc<Difference>>)>);
+/// What became of updates of one zone: for each the code of its answer, and what there is of it.
+pub(crate) type CarriedOut = (Vec<Rcode>, Outcome);
+
+/// What comes of updates of one zone together.
+pub(crate) enum Outcome {
+    /// Nothing changes.
+    Same,
+    /// The version that all of them lead to, by these differences.
+    Next(Box<Version>, Vec<Arc<Difference>>),
+    /// None is carried out, though the zone might have them.
+    Failed(Failure),
+}
+
+/// Why the zone does not have updates that it might have.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) why: String,
+    /// Its keys do not sign: it is no matter of writing.
+    pub(crate) is_of_keys: bool,
+}
+
+/// That a version cannot be signed.
+#[derive(Debug, thiserror::Error)]
+#[error("the zone cannot be signed now")]
+struct NotSigned;
 
 /// Carries updates of one zone out in their order, from `held`. The journal of its file has all of them before this returns, written once.
 /// A zone that cannot be written stays as it is, and no update of them is carried out.
@@ -89,7 +111,7 @@ pub(crate) fn carry_out<'r>(
 ) -> CarriedOut {
     let count = requests.len();
     let failed = || vec![Rcode::ServFail; count];
-    let Some(source) = held.source() else { return (failed(), None) };
+    let Some(source) = held.source() else { return (failed(), Outcome::Same) };
     if source.is_signed() {
         let origin = source.origin();
         let why = "updates are refused, as the zone is signed by somebody else";
@@ -98,7 +120,7 @@ pub(crate) fn carry_out<'r>(
     let (mut codes, mut steps, mut differences) = (Vec::new(), Vec::<Changed>::new(), Vec::new());
     for request in requests {
         let zone = steps.last().map_or(source, |step| &step.zone);
-        codes.push(match request.update().apply(zone) {
+        let code = match request.update().apply(zone) {
             Ok(Updated::Next(changed, difference)) => {
                 steps.push(*changed);
                 differences.push(Arc::new(*difference));
@@ -106,20 +128,29 @@ pub(crate) fn carry_out<'r>(
             }
             Ok(_) => Rcode::NoError,
             Err(code) => code,
-        });
+        };
+        if code == Rcode::NoError {
+            for owner in request.update().wildcard_servers() {
+                let line = format_args!("zone {}: NS records at {owner} are passed over", source.origin());
+                log.failed(Level::Warn, &line);
+            }
+        }
+        codes.push(code);
     }
-    let Some(last) = steps.last().map(|step| step.zone.clone()) else { return (codes, None) };
+    let Some(last) = steps.last().map(|step| step.zone.clone()) else { return (codes, Outcome::Same) };
     match next(held, steps, &differences, &last, file) {
         Ok(version) => {
             tell_left_out(source, &version, &differences);
-            (codes, Some((version, differences)))
+            tell_odd_sets(source, version.source(), &names_in(&differences));
+            (codes, Outcome::Next(Box::new(version), differences))
         }
         Err(error) => {
             let line =
                 format_args!("zone {}: updates that are not carried out, {count}: {error:#}", last.origin());
             log.failed(Level::Error, &line);
+            let failure = Failure { why: format!("{error:#}"), is_of_keys: error.is::<NotSigned>() };
             // Those that change nothing were judged by what the others would have changed.
-            (failed(), None)
+            (failed(), Outcome::Failed(failure))
         }
     }
 }
@@ -130,6 +161,17 @@ fn tell_left_out(before: &Zone, after: &Version, differences: &[Arc<Difference>]
     let misfits = lines.data().newly_misfit(before, zone, &names_in(differences));
     if let Some(left_out) = LeftOut::of(misfits) {
         log::warn!("zone {}: by an update, {left_out}", zone.origin());
+    }
+}
+
+/// Says which sets come by updates that secondaries of other makes refuse a whole zone for.
+fn tell_odd_sets(before: &Zone, after: Option<&Zone>, names: &BTreeSet<NameBuf>) {
+    let Some(after) = after else { return };
+    for name in names {
+        let held = dns_zone::findings::odd_set(before, name.as_name());
+        if let Some(odd) = dns_zone::findings::odd_set(after, name.as_name()).filter(|_| held.is_none()) {
+            log::warn!("zone {} {name}: by an update, {odd}", after.origin());
+        }
     }
 }
 
@@ -155,9 +197,9 @@ fn next(
     };
     let names: Vec<NameBuf> = names_in(differences).into_iter().collect();
     let signing = signing.with_source(last.clone());
-    let next = signing.next(held, &names)?;
+    let next = signing.next(held, &names).context(NotSigned)?;
     if let Some(next) = &next {
-        next.check()?;
+        next.check().context(NotSigned)?;
     }
     // Updates are kept before the version that they lead to: that one can be made from them again.
     store::add_update(file, differences, last)?;

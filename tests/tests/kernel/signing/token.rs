@@ -3,12 +3,13 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use lab::{Directory, skip};
 use serde_json::Value;
-use tests::{Dig, Transport};
+use tests::{Dig, Transport, command};
 
-use super::{DAY, ORIGIN, SignedZone, update, word};
+use super::{DAY, ORIGIN, SignedZone, update, word, zones};
 
 const MODULE: &str = "/usr/lib/softhsm/libsofthsm2.so";
 const PIN: &str = "1234";
@@ -157,6 +158,71 @@ fn a_wrong_pin_is_tried_once_and_other_zones_go_on() {
         zone.at_apex("DNSKEY").len() == 1
     });
     assert_is_valid(&zone);
+}
+
+/// `zones_with_problem` of the metrics.
+fn with_problem(zone: &SignedZone) -> String {
+    let control = zone.server.directory.path().join("control.sock").display().to_string();
+    let text = String::from_utf8(command(&["dns", "stats", "--control", &control]).stdout).unwrap();
+    let line = text.lines().find(|line| line.contains("zones_with_problem")).unwrap_or_default();
+    line.split_whitespace().last().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_token_that_is_away_is_a_problem_of_the_zone_until_it_is_back() {
+    let Some(tokens) = Tokens::new() else { return };
+    tokens.add_key("P-256", "first", "01");
+    let zone = tokens.start(&tokens.uri("object=first"));
+    assert_is_valid(&zone);
+    let (place, away) = (tokens.0.path().join("tokens"), tokens.0.path().join("away"));
+    let take_away = || {
+        fs::rename(&place, &away).unwrap();
+        fs::create_dir(&place).unwrap();
+    };
+    let bring_back = || {
+        fs::remove_dir(&place).unwrap();
+        fs::rename(&away, &place).unwrap();
+    };
+    assert_eq!(with_problem(&zone), "0");
+    take_away();
+    assert!(update(&zone, "early").contains("SERVFAIL"));
+    let why = "not up to date: its updates are not carried out: the zone cannot be signed now";
+    assert!(zones(&zone).contains(why), "{}", zones(&zone));
+    assert_eq!(with_problem(&zone), "1");
+    zone.reload();
+    zone.wait_for("it is tried again", |_| {
+        zone.server.process.output().matches("there is no such token").count() > 1
+    });
+    assert!(zones(&zone).contains(why), "{}", zones(&zone));
+    bring_back();
+    let began = Instant::now();
+    zone.reload();
+    zone.wait_for("a reload looks at once", |_| !zones(&zone).contains("not up to date"));
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    assert_eq!((update(&zone, "late"), with_problem(&zone)), (String::new(), "0".to_owned()));
+    assert_is_valid(&zone);
+    // A server that has never seen the token finds it, too, by the next update, once the failure is not remembered any more.
+    take_away();
+    let zone = zone.restart();
+    assert!(update(&zone, "other").contains("SERVFAIL"));
+    bring_back();
+    zone.wait_for("the token is back", |_| update(&zone, "other").is_empty());
+    assert!(!zones(&zone).contains("not up to date"), "{}", zones(&zone));
+    assert_is_valid(&zone);
+}
+
+#[test]
+fn a_right_pin_is_taken_at_once_by_a_reload() {
+    let Some(tokens) = Tokens::new() else { return };
+    tokens.add_key("P-256", "first", "01");
+    tokens.set_pin("9999");
+    let zone = tokens.start(&tokens.uri("object=first"));
+    let refused = || zone.server.process.output().matches("the token refuses the PIN").count();
+    zone.wait_for("the PIN is refused", |_| refused() > 0);
+    tokens.set_pin(PIN);
+    zone.reload();
+    zone.wait_for("it is read again", |_| zone.server.process.output().contains("reloaded"));
+    assert_eq!((zone.at_apex("DNSKEY").len(), refused()), (1, 1), "{}", zone.server.process.output());
 }
 
 #[test]
