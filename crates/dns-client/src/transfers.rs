@@ -1,7 +1,7 @@
 //! Connections for zone transfers over TLS (RFC 9103), for callers that wait.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -43,9 +43,8 @@ impl TransferTls {
         Ok(TransferTls { config, name: name_in_certificate(name)?, trust: trust.clone() })
     }
 
-    /// Connects within `patience`, and shakes hands within that and ten seconds. Each later read and write may take `patience`.
-    pub fn connect(&self, address: SocketAddr, patience: Duration) -> io::Result<TransferStream> {
-        let mut stream = TcpStream::connect_timeout(&address, patience)?;
+    /// Shakes hands over a connection, in ten seconds. Each later read and write may take `patience`.
+    pub fn shake_hands(&self, mut stream: TcpStream, patience: Duration) -> io::Result<TransferStream> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(patience))?;
         stream.set_write_timeout(Some(patience))?;

@@ -141,6 +141,11 @@ impl Import<'_> {
                 | "dnssec-policy" | "catalog-zones" => {}
                 "listen-on" | "listen-on-v6" => self.take_listen(option),
                 "allow-transfer" => self.config.allow_transfer = self.access(option),
+                "notify-source" | "notify-source-v6" | "transfer-source" | "transfer-source-v6" => {
+                    if let Some(address) = self.source(option) {
+                        self.config.take_source(&option.place, option.word(0), &address);
+                    }
+                }
                 "version" => self.config.version = Some(absent_if_none(option.word(1))),
                 "hostname" => self.config.hostname = Some(absent_if_none(option.word(1))),
                 "max-udp-size" => {
@@ -182,6 +187,14 @@ impl Import<'_> {
                 other => self.note(option, not_here(other)),
             }
         }
+    }
+
+    /// `transfer-source ADDRESS [port PORT]` and its like; `None` if the kernel is to choose.
+    fn source(&mut self, option: &Statement) -> Option<String> {
+        if option.value_of("port").is_some() {
+            self.note(option, format!("{}: port: it leaves from any port here", option.word(0)));
+        }
+        Some(option.word(1)).filter(|address| is_address(address)).map(str::to_owned)
     }
 
     /// `tcp-idle-timeout`, in tenths of a second.
@@ -360,6 +373,9 @@ impl Import<'_> {
                     taken.take_primaries(&primaries);
                 }
                 "allow-transfer" => taken.allow_transfer = Some(self.access(option)),
+                "transfer-source" | "transfer-source-v6" => {
+                    taken.source_addresses.extend(self.source(option));
+                }
                 "allow-query" if is_only(option, "any") => {}
                 other => self.note(option, format!("zone {:?}: {}", taken.origin, not_here(other))),
             }

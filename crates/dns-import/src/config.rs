@@ -13,6 +13,8 @@ pub struct Config {
     pub listen: Vec<String>,
     /// Who may transfer zones that say nothing else.
     pub allow_transfer: Vec<String>,
+    /// Where notices and questions to primaries leave from, one address of each family at most.
+    pub source_addresses: Vec<String>,
     /// `transfers-max`.
     pub transfers_max: Option<u64>,
     /// `answers.udp-payload-max`.
@@ -80,6 +82,8 @@ pub struct Secondary {
     pub primaries: Vec<String>,
     /// The name of the key that signs what those are asked that have none of their own.
     pub key: Option<String>,
+    /// Where they are asked from, in place of where all are.
+    pub source_addresses: Vec<String>,
     /// Where it is kept.
     pub file: Option<String>,
     /// Whether it is a catalog of others.
@@ -151,6 +155,20 @@ impl Config {
         }
     }
 
+    /// Takes an address over that notices or transfers leave from there. Here one of a family is for both.
+    pub(crate) fn take_source(&mut self, place: &Place, name: &str, address: &str) {
+        match push_source(&mut self.source_addresses, address) {
+            Some(held) if held != address => {
+                let what = format!(
+                    "{name} {address}: source-addresses has {held} already, for notices and transfers of all zones alike; [[secondary]] may have its \
+                     own for transfers (docs/dns/secondary.md)"
+                );
+                self.note(place, what);
+            }
+            _ => {}
+        }
+    }
+
     /// A number as ours has it, which is told where ours may not be as small or as large.
     pub(crate) fn in_range(&mut self, place: &Place, name: &str, value: u64, range: Range) -> u64 {
         let Range { option, least, most } = range;
@@ -208,6 +226,7 @@ impl Config {
         }
         list(&mut text, "listen", &self.listen);
         list(&mut text, "allow-transfer", &self.allow_transfer);
+        list(&mut text, "source-addresses", &self.source_addresses);
         number(&mut text, "transfers-max", self.transfers_max);
         table(&mut text, "answers", |text| {
             number(text, "udp-payload-max", self.udp_payload_max);
@@ -249,6 +268,7 @@ impl Config {
             string(&mut text, "zone", Some(&zone.origin));
             list(&mut text, "primaries", &zone.primaries);
             string(&mut text, "key", zone.key.as_deref());
+            list(&mut text, "source-addresses", &zone.source_addresses);
             string(&mut text, "file", zone.file.as_deref());
             if zone.is_catalog {
                 text.push_str("catalog = true\n");
@@ -259,6 +279,16 @@ impl Config {
         }
         text
     }
+}
+
+/// Adds an address to leave from, unless there is one of its family: then that one.
+pub(crate) fn push_source(sources: &mut Vec<String>, address: &str) -> Option<String> {
+    let is_ipv6 = |address: &str| address.contains(':');
+    let held = sources.iter().find(|held| is_ipv6(held) == is_ipv6(address)).cloned();
+    if held.is_none() {
+        sources.push(address.to_owned());
+    }
+    held
 }
 
 fn line(text: &mut String, arguments: fmt::Arguments<'_>) {
@@ -409,6 +439,9 @@ pub(crate) fn not_here(name: &str) -> String {
         | "tls-service-pem" => "[encrypted] (docs/dns/encrypted.md)",
         "cert-file" | "key-file" => "certificate and key of [encrypted] (docs/dns/encrypted.md)",
         "tls-auth" => "tls and tls-ca of [[secondary]] (docs/dns/reference.md)",
+        "notify-source" | "notify-source-v6" => {
+            "source-addresses, for all zones alike (docs/dns/reference.md)"
+        }
         "listen-xdp" | "xdp" => "device (docs/dns/reference.md)",
         "user" | "username" => "user (docs/dns/reference.md)",
         "refuse-any" | "deny-any" => "answers to ANY have one record set here, always (RFC 8482)",

@@ -94,6 +94,13 @@ impl Import<'_> {
         for field in &remote.fields {
             let what = match field.name.as_str() {
                 "id" | "address" | "key" => continue,
+                "via" => {
+                    for value in &field.values {
+                        let (address, _) = split_port(value);
+                        self.config.take_source(&field.place, "via", address);
+                    }
+                    "via: source-addresses is for all servers here (docs/dns/reference.md)".to_owned()
+                }
                 "quic" | "tls" if !is_on(field.value()) => continue,
                 name @ ("quic" | "tls") => format!(
                     "{name}: WARNING: Knot talks to it by an encrypted connection, and here zones and notices would go in clear: for zones, see tls and \

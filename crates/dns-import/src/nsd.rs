@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::{Notifier, Peer, TCP_CONNECTIONS, TCP_IDLE_S, endpoint, not_here, split_port, with_port};
+use crate::config::{
+    Notifier, Peer, TCP_CONNECTIONS, TCP_IDLE_S, endpoint, not_here, push_source, split_port, with_port,
+};
 use crate::{Config, Files, ImportError, Place, Secondary, Zone, directory_of, join};
 
 /// One option with its values.
@@ -129,6 +131,7 @@ impl Import<'_> {
         let origin = clause.value("name").to_owned();
         let (mut zone, mut secondary) = (Zone::default(), Secondary::default());
         let (mut primaries, mut transfers, mut members) = (Vec::new(), None, None);
+        let mut sources = Vec::new();
         // Whom an exclusion is about may have a key, or be in a prefix that is allowed: nobody comes along then.
         let excluded =
             options.iter().find(|option| option.name == "provide-xfr" && option.value(1) == "BLOCKED");
@@ -158,9 +161,24 @@ impl Import<'_> {
                 "notify" => {
                     zone.notify.push(peer(option, 0).to_text());
                 }
+                // Of a secondary zone; that of others is for what is told to secondaries.
+                "outgoing-interface" => sources.push(option),
                 other => {
                     self.config.note(&option.place, format!("zone {origin:?}: {}", not_here(other)));
                 }
+            }
+        }
+        let is_told = primaries.is_empty() || !zone.notify.is_empty();
+        for option in sources {
+            let (address, _) = split_port(option.value(0));
+            if !primaries.is_empty() {
+                if push_source(&mut secondary.source_addresses, address).is_some() {
+                    let what = "source-addresses of [[secondary]] has one address of a family";
+                    self.config.note(&option.place, format!("outgoing-interface {address}: {what}"));
+                }
+            }
+            if is_told {
+                self.config.take_source(&option.place, "outgoing-interface", address);
             }
         }
         if !primaries.is_empty() {

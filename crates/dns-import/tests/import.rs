@@ -593,7 +593,7 @@ fn what_a_remote_of_knot_has_beside_its_address_and_its_key_is_told() {
         "line 4: remote \"r1\": quic: WARNING: Knot talks to it by an encrypted connection",
         "line 5: remote \"r1\": cert-key: tls and tls-ca of [[secondary]]",
         "line 8: remote \"r2\": tls: WARNING: ",
-        "line 9: remote \"r2\": via: no counterpart",
+        "line 9: remote \"r2\": via: source-addresses",
         "line 13: remote \"r3\": block-notify-after-transfer: no counterpart",
     ];
     assert_eq!(notes.len(), expected.len(), "{notes:#?}");
@@ -650,4 +650,41 @@ fn a_catalog_that_knot_makes_is_no_zone_with_a_file() {
     let config = read(Server::Knot, "zone:\n - domain: gen.test\n   catalog-role: generate\n");
     assert_eq!((config.zones.len(), config.secondaries.len()), (0, 0));
     assert!(notes(&config)[0].contains("zone \"gen.test\": catalog-role: [catalog]"), "{:?}", notes(&config));
+}
+
+#[test]
+fn addresses_that_servers_leave_from_come_along_and_where_there_are_several_that_is_told() {
+    let config = read(
+        Server::Bind,
+        "options { notify-source 192.0.2.1; transfer-source 192.0.2.1 port 53; transfer-source-v6 2001:db8::1; notify-source-v6 *; };\n\
+         zone \"a.test\" { type secondary; primaries { 198.51.100.1; }; transfer-source 192.0.2.7; notify-source 192.0.2.8; };\n",
+    );
+    assert_eq!(config.source_addresses, strings(["192.0.2.1", "2001:db8::1"]));
+    assert_eq!(config.secondaries[0].source_addresses, strings(["192.0.2.7"]));
+    let told = notes(&config).join("\n");
+    for part in ["transfer-source: port: it leaves", "notify-source: source-addresses, for all zones"] {
+        assert!(told.contains(part), "{told}");
+    }
+    let text = config.to_toml();
+    assert!(text.contains("\nsource-addresses = [\"192.0.2.1\", \"2001:db8::1\"]\n"), "{text}");
+    assert!(text.contains("\nsource-addresses = [\"192.0.2.7\"]\n"), "{text}");
+    let other = read(Server::Bind, "options { notify-source 192.0.2.1; transfer-source 192.0.2.2; };\n");
+    let told = notes(&other).join("\n");
+    assert!(told.contains("transfer-source 192.0.2.2: source-addresses has 192.0.2.1 already"), "{told}");
+
+    let config = read(
+        Server::Nsd,
+        "zone:\n name: a.test\n request-xfr: 198.51.100.1 NOKEY\n outgoing-interface: 192.0.2.7@53\n outgoing-interface: 192.0.2.8\n\
+         zone:\n name: b.test\n zonefile: b\n notify: 198.51.100.1 NOKEY\n outgoing-interface: 192.0.2.9\n",
+    );
+    assert_eq!(config.source_addresses, strings(["192.0.2.9"]));
+    assert_eq!(config.secondaries[0].source_addresses, strings(["192.0.2.7"]));
+    assert!(notes(&config).join("\n").contains("outgoing-interface 192.0.2.8: source-addresses of"));
+
+    let config = read(
+        Server::Knot,
+        "remote:\n  - id: r\n    address: 198.51.100.1\n    via: [ 192.0.2.1@53, 2001:db8::1 ]\n",
+    );
+    assert_eq!(config.source_addresses, strings(["192.0.2.1", "2001:db8::1"]));
+    assert!(notes(&config).join("\n").contains("via: source-addresses is for all servers here"));
 }

@@ -29,6 +29,7 @@ mod reload;
 mod resolver;
 mod serving;
 mod signing;
+mod sources;
 mod tcp;
 mod top;
 mod updates;

@@ -24,7 +24,7 @@ use super::config::{Config, ZoneSpec, parse_listen};
 use super::health::ping_problem;
 use super::pools::{CheckKind, PoolSpec};
 use super::privileges::OnlyRoot;
-use super::{encrypted, etcd, load, options, privileges, secondary, serial, signing};
+use super::{encrypted, etcd, load, options, privileges, secondary, serial, signing, source};
 use crate::output::to_stdout;
 
 /// Checks everything; the exit status is a failure if `serve` would refuse something, or leave it out.
@@ -45,6 +45,9 @@ pub(crate) fn check(options: &options::Check) -> anyhow::Result<ExitCode> {
     report.check_lines(&config);
     report.check_conflicts(&config);
     config.warnings().iter().for_each(|(place, warning)| report.warning(place, warning));
+    for problem in config.transfers.source_problems() {
+        report.add_source_problem(&problem);
+    }
     report.check_places(&config);
     for spec in &config.zones {
         match load::read_and_count(spec) {
@@ -92,6 +95,12 @@ impl Report {
 
     fn warning(&mut self, place: impl Display, what: impl Display) {
         self.lines.push(format!("{place}: warning: {what}"));
+    }
+
+    /// The message begins with the option.
+    fn add_source_problem(&mut self, problem: &str) {
+        let (option, what) = problem.split_once(": ").unwrap_or((source::OPTION, problem));
+        self.error(option, what);
     }
 
     /// `serve` reads the files as its user. Who cannot become that user checks all the same, as somebody who may be allowed to read others.

@@ -251,6 +251,7 @@ impl Config {
         }
         let spin_us = options.spin_us.or(file.spin_us).unwrap_or(20);
         let device = parse_device(&device, listen, dpdk_options(options, file.dpdk, &device)?)?;
+        transfers.leave_from_served(&device);
         let sharing = Sharing::new(
             options.dispatchers.or(file.dispatchers),
             options.dispatcher_share.or(file.dispatcher_share),

@@ -43,6 +43,9 @@ pub(crate) struct ConfigFile {
     /// Who hears of new versions of zones: addresses with or without ports, each with or without a key.
     #[serde(default)]
     pub(crate) notify: Vec<String>,
+    /// Addresses that notices and questions to primaries leave from, one of each family at most.
+    #[serde(default)]
+    pub(crate) source_addresses: Vec<String>,
     /// Outgoing transfers at once, 1 to 100000.
     pub(crate) transfers_max: Option<usize>,
     /// Zones with metrics of their own, 0 to 10000.
@@ -240,6 +243,9 @@ pub(crate) struct SecondaryTable {
     pub(crate) primaries: Vec<String>,
     /// The key of primaries that have none of their own.
     pub(crate) key: Option<String>,
+    /// Addresses that they are asked from, in place of those for all.
+    #[serde(default)]
+    pub(crate) source_addresses: Vec<String>,
     /// The name in the primaries' certificates, if they are asked by TLS.
     pub(crate) tls: Option<String>,
     /// A file with the certificates to trust, in place of the system's.

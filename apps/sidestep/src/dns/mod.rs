@@ -29,6 +29,7 @@
 //! | `query/` | `sidestep dns query`: a client |
 //! | `explain.rs` | `sidestep dns explain` |
 //! | `audit/` | `sidestep dns audit`: what a resolver does with time, place and names |
+//! | `source.rs` | the addresses that notices and questions to primaries leave from |
 //! | `signing.rs`, `keys.rs`, `key_files.rs` | zones that the server signs, and their keys |
 //! | `key_clock.rs` | the time by which keys come and go |
 //! | `tokens.rs` | keys of such zones in tokens |
@@ -84,6 +85,7 @@ mod served_serial;
 mod service;
 mod sharing;
 mod signing;
+mod source;
 mod stats;
 mod store;
 mod tcp;

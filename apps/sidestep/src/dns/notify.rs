@@ -4,7 +4,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use mio::net::UdpSocket;
 use mio::{Events, Interest, Poll, Token, Waker};
 
 use super::peer::Peer;
+use super::source::{Source, Sources};
 use super::transfers::{random_number, unix_time};
 
 /// A server that is to hear of a zone.
@@ -66,15 +67,21 @@ const READ_MAX: usize = 256;
 const NO_ROOM: Duration = Duration::from_millis(10);
 const WAKE: Token = Token(0);
 
-/// Tells targets of changes, all of them from one thread with one socket for each family of addresses. The thread begins when there is something to
+/// Tells targets of changes, all of them from one thread with one socket for each address that notices leave from. The thread begins when there is something to
 /// say for the first time.
 #[derive(Default)]
 pub(crate) struct Notifier {
     outbox: Arc<Mutex<Outbox>>,
     waker: Option<Waker>,
+    sources: Sources,
 }
 
 impl Notifier {
+    /// One whose notices leave from there.
+    pub(crate) fn new(sources: Sources) -> Notifier {
+        Notifier { sources, ..Notifier::default() }
+    }
+
     /// Leaves announcements for the thread, and does not wait for it.
     pub(crate) fn start(&mut self, announcements: Vec<Announcement>) {
         if announcements.is_empty() {
@@ -96,7 +103,8 @@ impl Notifier {
         }
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKE)?;
-        let sender = Sender { outbox: Arc::clone(&self.outbox), poll, families: Family::both() };
+        let ways = Way::all(&self.sources);
+        let sender = Sender { outbox: Arc::clone(&self.outbox), poll, sources: self.sources, ways };
         std::thread::Builder::new().name("notify".to_owned()).spawn(move || sender.run())?;
         self.waker = Some(waker);
         Ok(())
@@ -144,11 +152,15 @@ impl Outbox {
         self.pending.values().map(|pending| pending.next).min()
     }
 
-    /// What is to be sent at `now` to addresses of a family; some of it, if that is much.
-    fn take_due(&mut self, is_ipv4: bool, now: Instant) -> VecDeque<(SocketAddr, Vec<u8>)> {
+    /// What is to be sent at `now` to those addresses that are meant; some of it, if that is much.
+    fn take_due(
+        &mut self,
+        is_meant: impl Fn(IpAddr) -> bool,
+        now: Instant,
+    ) -> VecDeque<(SocketAddr, Vec<u8>)> {
         let is_due = |pending: &&mut Pending| {
             let address = pending.announcement.target.peer.address;
-            pending.next <= now && pending.sent < ROUNDS.len() && address.is_ipv4() == is_ipv4
+            pending.next <= now && pending.sent < ROUNDS.len() && is_meant(address.ip())
         };
         self.pending.values_mut().filter(is_due).take(BURST).map(|pending| pending.send(now)).collect()
     }
@@ -185,13 +197,13 @@ impl Outbox {
 struct Sender {
     outbox: Arc<Mutex<Outbox>>,
     poll: Poll,
-    families: [Family; 2],
+    sources: Sources,
+    ways: Vec<Way>,
 }
 
-/// What is sent to addresses of one family: one that cannot be reached does not hold up the other.
-struct Family {
-    /// Any address of it.
-    any: SocketAddr,
+/// What leaves from one address, all of it to one family: one that cannot be reached does not hold up the other.
+struct Way {
+    source: Source,
     token: Token,
     /// Open while there is something to say.
     socket: Option<UdpSocket>,
@@ -209,18 +221,19 @@ impl Sender {
         loop {
             let _ = self.poll.poll(&mut events, self.timeout()); // An interruption is as good as an event.
             let now = Instant::now();
-            for family in &mut self.families {
-                family.receive(|message, from| lock(&self.outbox).on_message(message, from, now));
+            for way in &mut self.ways {
+                way.receive(|message, from| lock(&self.outbox).on_message(message, from, now));
             }
             lock(&self.outbox).take_hopeless(now).iter().for_each(Pending::complain);
-            for family in &mut self.families {
-                if family.unsent.is_empty() {
-                    family.unsent = lock(&self.outbox).take_due(family.any.is_ipv4(), now);
+            for way in &mut self.ways {
+                if way.unsent.is_empty() {
+                    let is_meant = |target| self.sources.to(target) == way.source;
+                    way.unsent = lock(&self.outbox).take_due(is_meant, now);
                 }
-                family.send(&self.poll);
+                way.send(&self.poll);
             }
             if lock(&self.outbox).pending.is_empty() {
-                self.families.iter_mut().for_each(Family::close);
+                self.ways.iter_mut().for_each(Way::close);
             }
         }
     }
@@ -229,26 +242,25 @@ impl Sender {
     fn timeout(&self) -> Option<Duration> {
         let deadline = lock(&self.outbox).deadline();
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        if self.families.iter().any(|family| family.has_more) {
+        if self.ways.iter().any(|way| way.has_more) {
             return Some(Duration::ZERO);
         }
-        let has_no_room = self.families.iter().any(|family| !family.unsent.is_empty());
+        let has_no_room = self.ways.iter().any(|way| !way.unsent.is_empty());
         if has_no_room { Some(NO_ROOM) } else { left }
     }
 }
 
-impl Family {
-    fn both() -> [Family; 2] {
-        let any = [IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()];
-        let tokens = [Token(WAKE.0 + 1), Token(WAKE.0 + 2)];
-        [0, 1].map(|number| Family {
-            any: SocketAddr::new(any[number], 0),
-            token: tokens[number],
+impl Way {
+    fn all(sources: &Sources) -> Vec<Way> {
+        let way = |(number, source)| Way {
+            source,
+            token: Token(WAKE.0 + 1 + number),
             socket: None,
             unsent: VecDeque::new(),
             has_more: false,
             has_failed: false,
-        })
+        };
+        sources.all().into_iter().enumerate().map(way).collect()
     }
 
     /// Sends what is to be sent, as far as there is room.
@@ -258,7 +270,7 @@ impl Family {
         }
         if let Err(error) = self.open(poll) {
             if !std::mem::replace(&mut self.has_failed, true) {
-                log::warn!("no NOTIFY is sent from {}: {error}", self.any.ip());
+                log::error!("no NOTIFY is sent from {}: {error}", self.source.address());
             }
             return self.unsent.clear(); // It is tried again, as if it were lost.
         }
@@ -275,7 +287,9 @@ impl Family {
 
     fn open(&mut self, poll: &Poll) -> io::Result<()> {
         if self.socket.is_none() {
-            let mut socket = UdpSocket::bind(self.any)?;
+            let socket = self.source.bind()?;
+            socket.set_nonblocking(true)?;
+            let mut socket = UdpSocket::from_std(socket);
             poll.registry().register(&mut socket, self.token, Interest::READABLE)?;
             self.socket = Some(socket);
         }
@@ -400,7 +414,11 @@ mod tests {
 
     /// What the outbox has for this family at `now`.
     fn due(outbox: &mut Outbox, is_ipv4: bool, now: Instant) -> Vec<Vec<u8>> {
-        outbox.take_due(is_ipv4, now).into_iter().map(|(_, message)| message).collect()
+        outbox
+            .take_due(|target| target.is_ipv4() == is_ipv4, now)
+            .into_iter()
+            .map(|(_, message)| message)
+            .collect()
     }
 
     fn answered(message: &[u8]) -> Vec<u8> {

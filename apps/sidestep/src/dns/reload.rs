@@ -35,7 +35,7 @@ use super::service::{Shared, counted, next_publication, origin_of, publication, 
 use super::transfers::unix_time;
 use super::updates::{self, Failure, Outcome, Pending};
 use super::version::Version;
-use super::{signing, store};
+use super::{signing, source, store};
 
 /// What is served, and how it is replaced.
 pub(crate) struct Reloads<'s> {
@@ -152,6 +152,7 @@ impl Reloads<'_> {
         dns_token::forget_failures();
         let config = Config::resolve(self.options)?;
         config.warnings().iter().for_each(|(_, warning)| log::warn!("{warning}"));
+        config.transfers.source_problems().iter().for_each(|problem| log::error!("{problem}"));
         self.name_what_stays(&config);
         // Before they are read: what is written behind that would be neither read nor the owner's.
         self.claim_files(&[&self.current, &config]);
@@ -181,6 +182,7 @@ impl Reloads<'_> {
             ("encrypted", config.encrypted != running.encrypted),
             ("secondary", config.transfers.secondaries != running.transfers.secondaries),
             ("etcd", config.transfers.etcd != running.transfers.etcd),
+            (source::OPTION, config.transfers.sources != running.transfers.sources),
             ("transfers-max", config.transfers.max != running.transfers.max),
             ("user", config.user != running.user),
         ];

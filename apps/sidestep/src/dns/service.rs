@@ -78,6 +78,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     let over_tls = start_encrypted(over_tls, &published)?;
     let devices = Devices::open(&config, bound, &handles, tcp.as_ref().map(|tcp| &tcp.handle))?;
     config.warnings().iter().for_each(|(_, warning)| log::warn!("{warning}"));
+    config.transfers.source_problems().iter().for_each(|problem| log::error!("{problem}"));
     let (states, health) = (SharedStates::default(), Health::default());
     let confirmed = prepared.iter().filter_map(Prepared::confirmed_at);
     states.with(|states| states.transfers.extend(confirmed));
@@ -115,6 +116,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     let ready = ready_line(&config, (&loaded, &shared), &devices, engines.len());
     log::info!("{ready}{}", over_tls.as_ref().map(|(server, _)| addresses_of(server)).unwrap_or_default());
     systemd::notify_ready();
+    let notifier = Notifier::new(config.transfers.sources);
     let mut reloads = Reloads {
         options,
         events: &events,
@@ -123,7 +125,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         current: config.clone(),
         running: config,
         loaded: Arc::new(loaded),
-        notifier: Notifier::default(),
+        notifier,
         encrypted: over_tls.as_ref().map(|(server, _)| server),
         is_loading: false,
         updates: Vec::new(),

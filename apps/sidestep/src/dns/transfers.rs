@@ -1,6 +1,6 @@
 //! Who may transfer and change zones, from the configuration: keys, lists of addresses and keys.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use dns_wire::NameBuf;
 use dns_zone::Zone;
 
 use super::catalog::CatalogSpec;
-use super::config::{ZoneSpec, in_range, parse_domain};
+use super::config::{DeviceChoice, ZoneSpec, in_range, parse_domain};
 use super::config_file::{ConfigFile, KeyTable, SecondaryTable, ZoneTable};
 use super::etcd::EtcdSpec;
 use super::load::{self, Loaded};
@@ -23,6 +23,7 @@ use super::notify::{Announcement, Target};
 use super::peer::{Peer, known_key, peers};
 use super::privileges::{self, explain_denial};
 use super::service::{Shared, origin_of};
+use super::source::Sources;
 use super::version::Version;
 
 /// Of transfers by TLS (RFC 9103, 6.1).
@@ -37,6 +38,8 @@ pub(crate) struct Transfers {
     allow_transfer: AccessList,
     /// Who hears of changes of zones that name nobody of their own.
     notify: Vec<Peer>,
+    /// Where notices leave from.
+    pub(crate) sources: Sources,
     /// Outgoing transfers at once.
     pub(crate) max: usize,
     /// Zones that are transferred from others.
@@ -64,6 +67,8 @@ pub(crate) struct ZoneTransfers {
 pub(crate) struct SecondarySpec {
     pub(crate) origin: NameBuf,
     pub(crate) primaries: Vec<Peer>,
+    /// Where they are asked from.
+    pub(crate) sources: Sources,
     /// How primaries are asked by TLS, if they are.
     pub(crate) tls: Option<Arc<TransferTls>>,
     pub(crate) file: Option<PathBuf>,
@@ -138,8 +143,9 @@ impl Transfers {
         in_range("transfers-max", max as u64, 1, 100_000)?;
         let allow_transfer = access_list("allow-transfer", &file.allow_transfer, &keys)?;
         let notify = peers("notify", &file.notify, 53, &keys)?;
+        let sources = Sources::parse(&file.source_addresses)?;
         let secondaries = file.secondaries.iter().map(|table| {
-            let spec = secondary(table, &keys, directory);
+            let spec = secondary(table, &keys, sources, directory);
             spec.map(Arc::new).with_context(|| format!("secondary {:?}", table.zone))
         });
         let secondaries: Vec<Arc<SecondarySpec>> = secondaries.collect::<anyhow::Result<_>>()?;
@@ -158,12 +164,28 @@ impl Transfers {
             exposed,
             allow_transfer,
             notify,
+            sources,
             max,
             secondaries,
             catalog,
             etcd,
             zones: HashMap::new(),
         })
+    }
+
+    /// Has what goes out leave from the address that the server has, where nothing else is said.
+    pub(crate) fn leave_from_served(&mut self, device: &DeviceChoice) {
+        self.sources = self.sources.or_served(device);
+        for spec in &mut self.secondaries {
+            let sources = spec.sources.or_served(device);
+            Arc::make_mut(spec).sources = sources;
+        }
+    }
+
+    /// Why nothing can leave from addresses that the configuration names, each once.
+    pub(crate) fn source_problems(&self) -> BTreeSet<String> {
+        let of_secondaries = self.secondaries.iter().flat_map(|spec| spec.sources.problems());
+        self.sources.problems().chain(of_secondaries).collect()
     }
 
     /// Adds what a zone has of its own.
@@ -401,7 +423,12 @@ fn decode_base64(text: &str) -> Option<Vec<u8>> {
     Some(octets)
 }
 
-fn secondary(table: &SecondaryTable, keys: &Keys, directory: &Path) -> anyhow::Result<SecondarySpec> {
+fn secondary(
+    table: &SecondaryTable,
+    keys: &Keys,
+    sources: Sources,
+    directory: &Path,
+) -> anyhow::Result<SecondarySpec> {
     let tls = transfer_tls(table, directory)?;
     let port = if tls.is_some() { TLS_PORT } else { 53 };
     let key = table.key.as_deref().map(|text| known_key("key", text, keys)).transpose()?;
@@ -427,6 +454,7 @@ fn secondary(table: &SecondaryTable, keys: &Keys, directory: &Path) -> anyhow::R
         membership: None,
         origin: parse_domain("zone", &table.zone)?,
         primaries,
+        sources: Sources::parse(&table.source_addresses)?.or(sources),
         tls,
         file: table.file.as_ref().map(|file| directory.join(file)),
         notify: own_peers(table.notify.as_deref(), keys)?,

@@ -1,7 +1,7 @@
 //! Questions to primaries and transfers from them, on sockets of the kernel that may wait.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use dns_transfer::{Incoming, IncomingError, Key, Received};
 use dns_wire::{Name, Rtype};
 use thiserror::Error;
 
+use super::super::source::Sources;
 use super::super::transfers::{random_number, unix_time};
 
 /// How long an answer by UDP is waited for, each time that it is asked for.
@@ -49,6 +50,8 @@ pub(super) enum ExchangeError {
 /// One primary of one zone.
 pub(super) struct Primary<'a> {
     pub(super) address: SocketAddr,
+    /// Where it is asked from.
+    pub(super) sources: Sources,
     pub(super) origin: Name<'a>,
     pub(super) key: Option<&'a Arc<Key>>,
     /// How to connect, if all goes by TLS.
@@ -100,6 +103,7 @@ pub(super) struct Idle(Option<Connection>);
 
 struct Connection {
     address: SocketAddr,
+    sources: Sources,
     tls: Option<Arc<TransferTls>>,
     stream: Box<dyn Stream>,
     /// The same socket, for its deadlines.
@@ -119,7 +123,8 @@ impl Idle {
             (Some(ours), Some(theirs)) => Arc::ptr_eq(ours, theirs),
             _ => false,
         };
-        self.0.take().filter(|held| held.address == primary.address && is_same(held.tls.as_ref()))
+        let is_way = |held: &Connection| (held.address, held.sources) == (primary.address, primary.sources);
+        self.0.take().filter(|held| is_way(held) && is_same(held.tls.as_ref()))
     }
 }
 
@@ -145,10 +150,8 @@ impl Primary<'_> {
 
     /// A truncated answer is an error, too.
     fn ask_by_udp(&self, wait: Duration) -> Result<u32, ExchangeError> {
-        let any: IpAddr =
-            if self.address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let (id, request, mut verifier) = self.signed(|id| question_message(id, 0, self.origin, Rtype::SOA));
-        let socket = UdpSocket::bind((any, 0))?;
+        let socket = self.sources.to(self.address.ip()).bind()?;
         socket.connect(self.address)?;
         socket.set_read_timeout(Some(wait))?;
         socket.send(&request)?;
@@ -226,20 +229,20 @@ impl Primary<'_> {
     }
 
     fn connect(&self) -> io::Result<Connection> {
+        let stream = self.sources.to(self.address.ip()).connect(self.address, ANSWER_MAX);
+        let what = if self.tls.is_some() { "no connection by TLS" } else { "no connection" };
+        let stream = stream.map_err(|error| in_words(error, what, ANSWER_MAX))?;
         let (socket, stream): (_, Box<dyn Stream>) = match self.tls {
             Some(tls) => {
-                let stream = tls.connect(self.address, ANSWER_MAX);
-                let stream = stream.map_err(|error| in_words(error, "no connection by TLS", ANSWER_MAX))?;
+                let stream = tls.shake_hands(stream, ANSWER_MAX);
+                let stream = stream.map_err(|error| in_words(error, what, ANSWER_MAX))?;
                 (stream.sock.try_clone()?, Box::new(stream))
             }
-            None => {
-                let stream = TcpStream::connect_timeout(&self.address, ANSWER_MAX);
-                let stream = stream.map_err(|error| in_words(error, "no connection", ANSWER_MAX))?;
-                (stream.try_clone()?, Box::new(stream))
-            }
+            None => (stream.try_clone()?, Box::new(stream)),
         };
         socket.set_write_timeout(Some(MESSAGE_MAX))?;
-        Ok(Connection { address: self.address, tls: self.tls.cloned(), stream, socket })
+        let (address, sources) = (self.address, self.sources);
+        Ok(Connection { address, sources, tls: self.tls.cloned(), stream, socket })
     }
 }
 

@@ -39,6 +39,7 @@ use self::queue::{PLACES, Queue};
 use super::config::ZoneSpec;
 use super::orders::SharedStates;
 use super::peer::Peer;
+use super::source::Sources;
 use super::transfers::{SecondarySpec, unix_time};
 use super::version::Version;
 use super::{journal, store};
@@ -300,7 +301,7 @@ fn next_version(held: Option<&Version>, changed: Changed, differences: &[Arc<Dif
 
 /// The whole zone that a server has, if it gives it to whoever asks.
 pub(crate) fn fetch(address: SocketAddr, origin: Name<'_>) -> Option<Zone> {
-    let primary = Primary { address, origin, key: None, tls: None };
+    let primary = Primary { address, sources: Sources::default(), origin, key: None, tls: None };
     match primary.transfer(None, None, &mut Idle::default()) {
         Ok(Received::New(changed, _)) => Some(changed.zone),
         _ => None,
@@ -331,8 +332,8 @@ fn refresh_from(job: &Job, peer: &Peer, keys: &Keys, idle: &mut Idle) -> Result<
 
 fn primary<'j>(job: &'j Job, peer: &Peer, keys: &'j Keys) -> Primary<'j> {
     let key = peer.key.as_ref().and_then(|name| keys.get(name.as_name()));
-    let (address, tls) = (peer.address, job.spec.tls.as_ref());
-    Primary { address, origin: job.spec.origin.as_name(), key, tls }
+    let (address, sources, tls) = (peer.address, job.spec.sources, job.spec.tls.as_ref());
+    Primary { address, sources, origin: job.spec.origin.as_name(), key, tls }
 }
 
 #[cfg(test)]
