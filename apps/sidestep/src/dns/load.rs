@@ -1078,6 +1078,7 @@ mod tests {
             said.contains("is not any more") && said.contains("the serial goes back from 6 to 5"),
             "{said}"
         );
+        assert!(look(6).contains("the same serial 6"));
         assert!(!look(7).contains("serial"));
     }
 

@@ -25,7 +25,7 @@ use dns_zone::Zone;
 use dns_zone::text::ZoneTextErrors;
 
 use super::config::ZoneSpec;
-use super::serial::went_back;
+use super::serial::{stayed, went_back};
 use super::transfers::unix_time;
 use super::version::Version;
 use super::{key_clock, key_files, load, served_serial, store, tokens};
@@ -316,13 +316,17 @@ pub(crate) fn ended(zone: &Zone, spec: &ZoneSpec, was_signed: bool) -> Option<St
     Some(format!("{bogus}{}", remove.unwrap_or_default()))
 }
 
-/// The same for a tool, and whether the serial goes back from that of the signed version.
+/// The same for a tool, and whether secondary servers keep the signed version, by its serial.
 fn look_at_end(zone: &Zone, spec: &ZoneSpec) -> Option<String> {
     let ended = ended(zone, spec, false)?;
     let held = look_at_signed(&spec.file, zone.origin());
     let held = held.as_ref().and_then(Version::tree).map(Zone::serial);
-    let back = held.filter(|held| is_older(zone.serial(), *held)).map(|held| went_back(held, zone.serial()));
-    Some([Some(ended), back].into_iter().flatten().collect::<Vec<_>>().join("; "))
+    let serial = zone.serial();
+    let kept = held.and_then(|held| match held == serial {
+        true => Some(stayed(serial)),
+        false => is_older(serial, held).then(|| went_back(held, serial)),
+    });
+    Some([Some(ended), kept].into_iter().flatten().collect::<Vec<_>>().join("; "))
 }
 
 /// Removes the signed version of a zone that is signed no longer, or has left.
