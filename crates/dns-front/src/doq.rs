@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use dns_server::asks_for_keepalive;
 use quinn::{Connection, ReadToEndError, RecvStream, SendStream, VarInt};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -49,6 +50,9 @@ async fn answer(
     let Some(message) = message_in(&octets) else {
         return connection.close(PROTOCOL_ERROR, b"not one message with ID 0");
     };
+    if asks_for_keepalive(message) {
+        return connection.close(PROTOCOL_ERROR, b"edns-tcp-keepalive is for TCP");
+    }
     let asker = Asker { client, via: Via::Quic, takes_transfers: true };
     let is_sent = match ask(&shared, asker, message.to_vec()).await {
         Some(Answer::One(answer)) => send_message(&mut send, &answer, &shared).await.is_some(),

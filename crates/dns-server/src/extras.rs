@@ -11,6 +11,11 @@ use crate::guard::Cookie;
 /// Octets of one option of each kind, with codes and lengths.
 const OCTETS_MAX: usize = (4 + size_of::<Cookie>()) + (4 + 2) + (4 + 6);
 
+/// Whether a query has the option that asks how long a TCP connection may be idle (RFC 7828).
+pub fn asks_for_keepalive(message: &[u8]) -> bool {
+    Query::parse(message).is_ok_and(|query| query.edns.is_some_and(|edns| edns.keepalive))
+}
+
 /// Whole options, one behind the other.
 #[derive(Default)]
 pub(crate) struct Extras(ArrayVec<u8, OCTETS_MAX>);

@@ -13,6 +13,7 @@ mod responder;
 mod special;
 mod tcp;
 
+pub use extras::asks_for_keepalive;
 pub use guard::GuardOptions;
 pub use late::LateReply;
 pub use responder::{Answer, Asker, DnsResponder, Published};

@@ -138,6 +138,14 @@ fn a_question_over_quic_that_its_client_cancels_ends_alone() {
     assert_eq!(numbers_of("quic_cancel.py", primary.quic.port(), &[]), [0; 5], "the codes of the others");
 }
 
+/// RFC 9250, 4.3.3.
+#[test]
+fn a_question_over_quic_with_keepalive_of_tcp_ends_the_connection() {
+    const PROTOCOL_ERROR: usize = 2;
+    let primary = Primary::start("");
+    assert_eq!(numbers_of("quic_keepalive.py", primary.quic.port(), &[]), [PROTOCOL_ERROR]);
+}
+
 #[test]
 fn a_client_over_quic_is_who_shook_hands_whatever_address_its_later_packets_come_from() {
     let transfer = |allowed: &str, later: &str| {
