@@ -116,6 +116,21 @@ fn a_host_that_takes_no_connection_leaves_its_set_until_it_takes_some() {
     wait_for("no checks", || server.counter("pool_checks{pool=\"web\",address=\"127.0.0.1\"}") == 0);
 }
 
+/// Nobody connects to a multicast address: the kernel refuses at once.
+#[test]
+fn checks_that_cannot_be_carried_out_are_counted_apart_and_change_nothing() {
+    let config = format!("[[zone]]\nfile = \"example.com.zone\"\n{POOL}check = {{ tcp = 80, {FAST} }}\n");
+    let zone = "@ 60 SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\nwww A 224.0.0.1\n";
+    let (server, _) = start(&[("example.com.zone", zone), ("dns.toml", &config)]);
+    let count = |what: &str| server.counter(&format!("pool_{what}{{pool=\"web\",address=\"224.0.0.1\"}}"));
+    wait_for("it is tried", || count("checks_impossible") > 3);
+    assert_eq!(["up", "checks", "checks_failed"].map(count), [1, 0, 0]);
+    let control = server.directory.path().join("control.sock").display().to_string();
+    let words = ["dns", "explain", "www.example.com", "--from", "192.0.2.9", "--control", &control];
+    let explained = String::from_utf8(command(&words).stdout).unwrap();
+    assert!(explained.contains("cannot be checked: network is unreachable"), "{explained}");
+}
+
 /// Answers each request with the status that is in `status`.
 fn serve_http(listener: TcpListener, status: Arc<AtomicU16>) {
     std::thread::spawn(move || {

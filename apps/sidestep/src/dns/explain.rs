@@ -238,7 +238,7 @@ impl Report<'_> {
         let kind = &check.kind;
         match self.pools.health.state(&spec.name, address) {
             None => format!(": {kind}, which only a running server checks"),
-            Some(state) if state.checks == 0 => format!(": {kind} was not checked yet, it counts as up"),
+            Some(state) if state.last.is_empty() => format!(": {kind} was not checked yet, it counts as up"),
             Some(state) => {
                 let (is, since) = (if state.is_up { "up" } else { "down" }, show_time(state.since));
                 format!(": {is} since {since}, {kind}: {}", state.last)

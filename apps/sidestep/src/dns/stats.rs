@@ -257,8 +257,13 @@ impl Sources {
     fn health_counts(&self) -> Vec<(String, u64)> {
         let of = |(target, state): (&Target, &State)| {
             let labels: [(&str, &dyn Display); 2] = [("pool", &target.pool), ("address", &target.address)];
-            [("up", u64::from(state.is_up)), ("checks", state.checks), ("checks_failed", state.failed)]
-                .map(|(name, value)| (with_labels(&format!("pool_{name}"), &labels), value))
+            let counts = [
+                ("up", u64::from(state.is_up)),
+                ("checks", state.checks),
+                ("checks_failed", state.failed),
+                ("checks_impossible", state.impossible),
+            ];
+            counts.map(|(name, value)| (with_labels(&format!("pool_{name}"), &labels), value))
         };
         self.health.with(|states| states.iter().take(HEALTH_COUNTS_MAX).flat_map(of).collect())
     }

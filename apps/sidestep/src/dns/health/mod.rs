@@ -49,8 +49,11 @@ pub(crate) struct State {
     pub(crate) since: u64,
     /// What the last check has found, in words; empty before the first one.
     pub(crate) last: String,
+    /// Checks that were carried out, and those of them that failed.
     pub(crate) checks: u64,
     pub(crate) failed: u64,
+    /// Checks that this host could not carry out.
+    pub(crate) impossible: u64,
 }
 
 /// What is known of all addresses that are checked; a copy knows the same.
@@ -204,7 +207,14 @@ impl Checks {
         self.watches.set(&policies(&same), now);
         self.watches.set(&policies(&wanted), now);
         self.probes.retain(|_, running| same.contains_key(&running.target));
-        let unknown = State { is_up: true, since: unix_time(), last: String::new(), checks: 0, failed: 0 };
+        let unknown = State {
+            is_up: true,
+            since: unix_time(),
+            last: String::new(),
+            checks: 0,
+            failed: 0,
+            impossible: 0,
+        };
         self.health.with(|states| {
             states.retain(|target, _| same.contains_key(target));
             let new = wanted.keys().filter(|target| !same.contains_key(*target));
@@ -249,6 +259,7 @@ impl Checks {
     /// Counts what came of a check.
     fn note(&mut self, target: &Target, outcome: Outcome) {
         let known = self.watches.is_up(target).unwrap_or(true);
+        let is_impossible = matches!(outcome, Outcome::Impossible(_));
         let (is_good, last) = match outcome {
             Outcome::Good(what) => (true, what),
             Outcome::Failed(what) => (false, what),
@@ -258,8 +269,12 @@ impl Checks {
         let news = self.watches.on_checked(target, is_good, self.clock.now());
         let is_new = self.health.with(|states| {
             let Some(state) = states.get_mut(target) else { return false };
-            state.checks += 1;
-            state.failed += u64::from(!is_good);
+            if is_impossible {
+                state.impossible += 1;
+            } else {
+                state.checks += 1;
+                state.failed += u64::from(!is_good);
+            }
             if let Some(is_up) = news {
                 (state.is_up, state.since) = (is_up, unix_time());
             }
