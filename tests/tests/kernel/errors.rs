@@ -397,6 +397,18 @@ fn check_reports_what_cannot_be_opened_beside_each_other_and_what_nothing_can_co
             encrypted("quic = [\"127.0.0.1:5300\"]"),
             "encrypted.quic: error: 127.0.0.1:5300 is in listen already",
         ),
+        (
+            encrypted("quic = [\"0.0.0.0:5300\"]"),
+            "encrypted.quic: error: 0.0.0.0:5300 and 127.0.0.1:5300 of listen have addresses in common",
+        ),
+        (
+            encrypted("tls = [\"0.0.0.0:853\"]\nhttps = [\"127.0.0.1:853\"]"),
+            "encrypted.https: error: 127.0.0.1:853 and 0.0.0.0:853 of encrypted.tls have addresses in common",
+        ),
+        (
+            "listen = [\"127.0.0.1:5300\", \"0.0.0.0:5300\", \"[::]:5300\"]".into(),
+            "listen: error: 127.0.0.1:5300 and 0.0.0.0:5300 of listen have addresses in common",
+        ),
         (encrypted(""), "encrypted: warning: nothing is served"),
         (
             "allow-transfer = [\"encrypted:192.0.2.1\"]".into(),
@@ -418,6 +430,10 @@ fn check_reports_what_cannot_be_opened_beside_each_other_and_what_nothing_can_co
     let good = encrypted("tls = [\"127.0.0.1:853\"]\nquic = [\"127.0.0.1:853\"]");
     let (printed, _) = checked(&["--config", &config_of(&good)]);
     assert!(!printed.contains("already"), "TCP and UDP have ports of their own: {printed}");
+    let good =
+        config_of("listen = [\"127.0.0.1:5300\", \"127.0.0.1:5300\", \"127.0.0.2:5300\", \"[::]:5300\"]");
+    let (printed, status) = checked(&["--config", &good]);
+    assert_eq!(status, Some(0), "{printed}");
 }
 
 #[test]

@@ -1,11 +1,17 @@
 //! What in a configuration stands in the way of something else in it, and what nothing can come of.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use super::Report;
 use crate::dns::config::{Config, DeviceChoice};
 use crate::dns::line_table::LoadedLines;
+
+/// Whether one socket only can be opened of these two. Those of IPv6 take nothing of IPv4 here.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let is_any = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() == other.port() && (one.ip() == other.ip() || is_any && one.is_ipv4() == other.is_ipv4())
+}
 
 impl Report {
     /// What needs no look at zones.
@@ -20,24 +26,39 @@ impl Report {
         }
     }
 
-    /// Two sockets of one transport and one address: the second one cannot be opened.
+    /// Two sockets of one transport and one address, or one at all addresses and one at one of them: the second one cannot be opened.
     fn check_addresses(&mut self, config: &Config) {
-        let Some(encrypted) = &config.encrypted else { return };
+        let none: &[SocketAddr] = &[];
+        let encrypted = config.encrypted.as_ref();
+        let [dot, doh, doq] = encrypted.map_or([none; 3], |own| [&*own.dot, &own.doh, &own.doq]);
         let listen: &[SocketAddr] = match &config.device {
             DeviceChoice::Kernel(addresses) => addresses,
             DeviceChoice::Interface(..) => &[],
         };
-        let by_tcp = [("encrypted.tls", &*encrypted.dot), ("encrypted.https", &*encrypted.doh)];
-        let by_udp = [("encrypted.quic", &*encrypted.doq)];
-        for options in [&by_tcp[..], &by_udp] {
-            let mut owners: BTreeMap<SocketAddr, &str> =
-                listen.iter().map(|address| (*address, "listen")).collect();
-            for (option, addresses) in options {
-                for address in addresses.iter().filter(|address| address.port() != 0) {
-                    if let Some(other) = owners.insert(*address, option) {
-                        self.error(option, format!("{address} is in {other} already: give it another port"));
-                    }
+        // The same address twice in it is one socket.
+        let own: BTreeSet<SocketAddr> = listen.iter().copied().collect();
+        let own: Vec<SocketAddr> = own.into_iter().collect();
+        self.check_overlaps(&[("listen", &own), ("encrypted.tls", dot), ("encrypted.https", doh)], "");
+        // What is wrong within `listen` is told already.
+        self.check_overlaps(&[("listen", &own), ("encrypted.quic", doq)], "listen");
+    }
+
+    /// Looks at the addresses of options in their order, and says nothing of what is in the option that is `told`.
+    fn check_overlaps(&mut self, options: &[(&'static str, &[SocketAddr])], told: &str) {
+        let mut before: Vec<(&str, SocketAddr)> = Vec::new();
+        for (option, addresses) in options {
+            for &address in addresses.iter().filter(|address| address.port() != 0) {
+                let other = before.iter().find(|(_, other)| overlap(*other, address));
+                if let Some((owner, other)) = other.filter(|_| *option != told) {
+                    let what = match *other == address {
+                        true => format!("{address} is in {owner} already: give it another port"),
+                        false => format!(
+                            "{address} and {other} of {owner} have addresses in common: leave one out, or give it another port"
+                        ),
+                    };
+                    self.error(option, what);
                 }
+                before.push((option, address));
             }
         }
     }
