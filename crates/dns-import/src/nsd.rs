@@ -171,11 +171,9 @@ impl Import<'_> {
         let is_told = primaries.is_empty() || !zone.notify.is_empty();
         for option in sources {
             let (address, _) = split_port(option.value(0));
-            if !primaries.is_empty() {
-                if push_source(&mut secondary.source_addresses, address).is_some() {
-                    let what = "source-addresses of [[secondary]] has one address of a family";
-                    self.config.note(&option.place, format!("outgoing-interface {address}: {what}"));
-                }
+            if !primaries.is_empty() && push_source(&mut secondary.source_addresses, address).is_some() {
+                let what = "source-addresses of [[secondary]] has one address of a family";
+                self.config.note(&option.place, format!("outgoing-interface {address}: {what}"));
             }
             if is_told {
                 self.config.take_source(&option.place, "outgoing-interface", address);
