@@ -130,7 +130,10 @@ fn each_process_without_a_queue_says_why() {
         |program: &str, why: &str| status.lines().any(|line| line.starts_with(program) && line.contains(why));
     assert!(is_told("python3 ", &format!("queue 0 of {SERVER_INTERFACE}")), "{status}");
     assert!(
-        is_told("python3 ", "it waits at no listener that can be accelerated, as a master leaves that to its workers"),
+        is_told(
+            "python3 ",
+            "it waits at no listener that can be accelerated, as a master leaves that to its workers"
+        ),
         "{status}"
     );
     assert!(is_told("sleep ", "it has no TCP connections, listeners or UDP ports"), "{status}");

@@ -295,7 +295,10 @@ mod tests {
             told(nothing),
             ["nginx 7: on the kernel: it has no TCP connections, listeners or UDP ports"]
         );
-        assert!(told(Process { listeners: 1, ..nothing })[0].contains("it waits at no listener that can be accelerated"));
+        assert!(
+            told(Process { listeners: 1, ..nothing })[0]
+                .contains("it waits at no listener that can be accelerated")
+        );
         assert!(told(Process { is_go: true, listeners: 1, ..nothing })[0].contains("Go program"));
         assert_eq!(told(Process { connections: 2, ..nothing })[1], "  2 connections on the kernel");
     }
