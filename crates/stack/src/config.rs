@@ -13,6 +13,9 @@ pub struct Config {
     pub connections_max: u32,
     /// Half-open connections that may exist, over all listeners; beyond them SYN cookies go out (`tcp_max_syn_backlog`).
     pub half_open_max: u32,
+    /// Half-open connections that a listener may have even if its backlog is shorter, as Linux does not. Unlike those that have a cookie only, they can be
+    /// moved.
+    pub half_open_min: u32,
     /// Connections in TIME-WAIT, 64 octets each; the oldest makes room (`tcp_max_tw_buckets`).
     pub time_wait_max: u32,
     /// Connections that no socket holds any more and that still have something to say; one more is reset when it is closed
@@ -91,6 +94,7 @@ impl Default for Config {
         Config {
             connections_max: 1 << 20,
             half_open_max: 4096,
+            half_open_min: 0,
             time_wait_max: 1 << 18,
             orphans_max: 1 << 16,
             buffer_memory: 256 << 20,

@@ -16,6 +16,9 @@ const LATE_SEGMENTS_MAX: usize = 1 << 10;
 /// Connections of other processes that may be asked about in 150 ms: more are a flood, and each is work for the broker and all siblings.
 const STRAYS_MAX: usize = 128;
 
+/// So many handshakes of a listener with a short backlog can be moved, as those with a cookie cannot.
+const HALF_OPEN_MIN: u32 = 128;
+
 /// Keeps what happened on the stack until the turn is over.
 #[derive(Default)]
 pub(crate) struct Events(pub(crate) Vec<Event>);
@@ -60,6 +63,7 @@ impl Runtime {
             late_segments_max: LATE_SEGMENTS_MAX,
             strays_max: STRAYS_MAX,
             ack_hold_max: ACK_HOLD_MAX,
+            half_open_min: HALF_OPEN_MIN,
             ..stack::Config::default()
         };
         let (engine, handle) =

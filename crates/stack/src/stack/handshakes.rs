@@ -32,7 +32,7 @@ impl Stack {
         }
         let listener_id = self.find_listener(&key).ok_or(AttachError::NoListener)?;
         let listener = self.listeners.get_mut(listener_id).ok_or(AttachError::NoListener)?;
-        if listener.is_half_open_full() || self.half_open.is_full() {
+        if listener.is_half_open_full(self.shared.config.half_open_min) || self.half_open.is_full() {
             return Err(AttachError::TooMany);
         }
         let path = self.shared.paths.acquire(handshake.hop).ok_or(AttachError::TooMany)?;

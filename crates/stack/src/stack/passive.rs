@@ -71,7 +71,8 @@ impl Stack {
             self.shared.counters.listen_drops += 1;
             return;
         }
-        let crowded = listener.is_half_open_full() || self.half_open.is_full();
+        let is_full = listener.is_half_open_full(self.shared.config.half_open_min);
+        let crowded = is_full || self.half_open.is_full();
         let options = Arc::clone(&listener.options);
         let mut agreement = self.agree(&key, segment, &options, now);
         if let Some(least) = least_iss {

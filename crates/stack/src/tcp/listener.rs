@@ -12,9 +12,6 @@ use clock::{Duration, Instant};
 /// How long a child made by Fast Open counts that was reset before its handshake was complete, as on Linux.
 const FAST_OPEN_RESET_COUNTS: Duration = Duration::from_secs(60);
 
-/// Half-open connections that any listener may have.
-const HALF_OPEN_MIN: u32 = 128;
-
 /// A listening socket.
 #[derive(Debug)]
 pub struct Listener {
@@ -72,10 +69,9 @@ impl Listener {
         self.accept_queue.len() as u32 > self.backlog
     }
 
-    /// Whether more half-open connections than the backlog wait (`inet_csk_reqsk_queue_is_full`), though some may always: unlike those that have
-    /// a cookie only, they can be moved.
-    pub(crate) fn is_half_open_full(&self) -> bool {
-        self.half_open >= self.backlog.max(HALF_OPEN_MIN)
+    /// Whether as many half-open connections as the backlog wait (`inet_csk_reqsk_queue_is_full`), and as many as any listener may have.
+    pub(crate) fn is_half_open_full(&self, min: u32) -> bool {
+        self.half_open >= self.backlog.max(1).max(min)
     }
 
     /// Whether one more child may be made by Fast Open (RFC 7413, 5.1; `tcp_fastopen_queue_check`).
