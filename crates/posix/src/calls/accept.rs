@@ -260,13 +260,15 @@ impl State {
         now: Instant,
     ) {
         let waiting = self.queue.stack().and_then(|stack| stack.accept_queue(listener));
+        let more_wait = waiting.is_some_and(|(count, _)| count > 0);
         let Some(socket) = self.sockets.get_mut(id) else { return };
         socket.stall.note_taken();
         socket.own_run.note_taken();
         let Role::Listener { queueing, .. } = &mut socket.role else { return };
-        if !queueing.note_taken(waiting.is_some_and(|(count, _)| count > 0), now)
-            || self.has_another(connection)
-        {
+        if more_wait {
+            queueing.note_acceptor(syscall::thread_id());
+        }
+        if !queueing.note_taken(more_wait, now) || self.has_another(connection) {
             return;
         }
         if let Some(Role::Listener { queueing, .. }) = self.sockets.get_mut(id).map(|socket| &mut socket.role)

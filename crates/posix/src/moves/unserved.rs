@@ -176,9 +176,9 @@ impl State {
     }
 }
 
-/// For how long this process has used processors, or its first thread has waited for one; servers with an event loop have one thread.
-fn awake() -> Option<Duration> {
-    let schedstat = std::fs::read_to_string("/proc/self/schedstat").ok()?;
+/// For how long this process has used processors, or its thread that accepts has waited for one.
+fn awake(acceptor: i32) -> Option<Duration> {
+    let schedstat = std::fs::read_to_string(format!("/proc/self/task/{acceptor}/schedstat")).ok()?;
     let delayed_ns = schedstat.split_whitespace().nth(1)?.parse().ok()?;
     Some(Duration::from(syscall::processor_time()) + Duration::from_nanos(delayed_ns))
 }

@@ -3,8 +3,8 @@
 //!
 //! - **one at a time**: a connection has waited for a moment, and the process that takes it has closed all others of the listener. Servers that start several
 //!   processes, each of which accepts one, serves and closes it, are found by that.
-//! - **as many as it has threads**: some always wait, the process takes them one by one, and mostly sleeps, as the time tells that it has used processors and waited
-//!   for one. (One that takes none for a while may rest this once: see `stall.rs`.)
+//! - **as many as it has threads**: some always wait, the process takes them one by one, and mostly sleeps, as the time tells that it has used processors and that its
+//!   thread that accepts has waited for one. (One that takes none for a while may rest this once: see `stall.rs`.)
 //!
 //! A server with an event loop does neither, whatever its load.
 
@@ -30,6 +30,8 @@ pub(crate) struct Queueing {
     waits_since: Option<Instant>,
     /// Since when some wait.
     some_since: Option<Instant>,
+    /// The thread that took the last one while more waited.
+    acceptor: i32,
     /// When it was last looked, for how long the process had not slept until then, and what it had taken.
     looked: Option<(Instant, Duration, u32)>,
     began: Instant,
@@ -59,20 +61,27 @@ impl Queueing {
         since.is_some_and(|since| now.since(since) >= WAIT)
     }
 
+    /// A thread has taken one while more wait.
+    pub(crate) fn note_acceptor(&mut self, thread: i32) {
+        self.acceptor = thread;
+    }
+
     /// It has waited for long, and the program has closed all that it took before.
     pub(crate) fn note_waited(&mut self) {
         self.waited = self.waited.saturating_add(1);
     }
 
-    /// Looks whether the process has slept, and taken some, while others waited. `awake` tells for how long it has not, since it began.
-    pub(crate) fn look(&mut self, awake: impl FnOnce() -> Option<Duration>, now: Instant) {
+    /// Looks whether the process has slept, and taken some, while others waited. `awake` tells for how long it has not, since it began,
+    /// by the thread that accepts.
+    pub(crate) fn look(&mut self, awake: impl FnOnce(i32) -> Option<Duration>, now: Instant) {
         self.begin_part(now);
         let always = self.some_since.is_some_and(|since| now.since(since) >= ALWAYS);
-        let this = always.then(awake).flatten().map(|awake| (now, awake, self.taken));
+        let this = always.then(|| awake(self.acceptor)).flatten().map(|awake| (now, awake, self.taken));
         if let Some((at, before, taken)) = std::mem::replace(&mut self.looked, this)
             && let Some((_, awake, _)) = this
             && now.since(at) < APART_MAX
             && self.taken != taken
+            && awake >= before // Another thread may accept by now.
             && awake - before < now.since(at) / 2
         {
             self.slept += 1;
@@ -154,7 +163,7 @@ mod tests {
         queueing.note_waiting(at(0));
         (1..1000 / every_ms).any(|look| {
             queueing.note_taken(true, at(look * every_ms));
-            queueing.look(|| Some(Duration::from_millis(look * awake_ms)), at(look * every_ms));
+            queueing.look(|_| Some(Duration::from_millis(look * awake_ms)), at(look * every_ms));
             queueing.is_found()
         })
     }
@@ -167,13 +176,13 @@ mod tests {
         let mut resting = Queueing::default();
         resting.note_waiting(at(0));
         for look in 1..1000 {
-            resting.look(|| Some(Duration::ZERO), at(look * 20));
+            resting.look(|_| Some(Duration::ZERO), at(look * 20));
             assert!(!resting.is_found(), "it takes none");
         }
         let mut emptied = Queueing::default();
         for look in 1..1000 {
             emptied.note_waiting(at(look * 20 - 1));
-            emptied.look(|| Some(Duration::ZERO), at(look * 20));
+            emptied.look(|_| Some(Duration::ZERO), at(look * 20));
             emptied.note_taken(false, at(look * 20));
             assert!(!emptied.is_found(), "each is taken at once");
         }
