@@ -733,8 +733,11 @@ impl Loading {
                     Err(errors) => return self.add_failed(spec, &errors, earlier.last_good(spec)),
                 };
                 let (version, warning) = earlier.next_version(spec, read);
-                let news: Vec<String> =
-                    warning.into_iter().chain(earlier.signing_ended(spec, &version)).collect();
+                let ended = earlier.signing_ended(spec, &version);
+                if let (Some(_), Some(zone)) = (&ended, version.tree()) {
+                    signing::note_unsigned(&spec.file, zone);
+                }
+                let news: Vec<String> = warning.into_iter().chain(ended).collect();
                 news.iter().for_each(|news| log::warn!("zone {}: {news}", version.served.origin()));
                 let warnings = unfit.into_iter().chain(news).chain(left_out(&version));
                 let warning = joined(warnings);
@@ -1061,6 +1064,30 @@ mod tests {
         fs::remove_file(zones.directory.join("a.test.zone.signed")).unwrap();
         signed_spec(&zones, 6, 8, true);
         assert_eq!(told(&[plain], &mut loaded), "");
+    }
+
+    #[test]
+    fn a_zone_that_is_signed_again_has_a_serial_behind_that_without_signatures() {
+        for is_restart in [false, true] {
+            let zones = Zones::new("signed-again");
+            let signed = signed_spec(&zones, 0, 10, true);
+            let plain = ZoneSpec { keys: None, ..signed.clone() };
+            let load = |spec: &ZoneSpec| {
+                load_catalog(std::slice::from_ref(spec), None, &Choice::default(), true, Clients::default())
+            };
+            let serial = |loaded: &Loaded| loaded.versions().next().unwrap().tree().unwrap().serial();
+            let mut loaded = load(&signed);
+            assert_eq!(serial(&loaded), 11);
+            signed_spec(&zones, 3, 20, true);
+            told(std::slice::from_ref(&plain), &mut loaded);
+            assert_eq!(serial(&loaded), 20);
+            if is_restart {
+                loaded = load(&signed);
+            } else {
+                assert_eq!(told(&[signed], &mut loaded), "");
+            }
+            assert_eq!(serial(&loaded), 21);
+        }
     }
 
     #[test]

@@ -183,7 +183,7 @@ pub(crate) fn load(
         None => read_signed(&signed, source.origin(), store::read)?.map(|version| (version, None)),
     };
     // Without a version there is nothing that a note could be about.
-    let noted = if held.is_some() { served_serial::prepare(&signed) } else { None };
+    let noted = held.as_ref().and_then(|(held, _)| told(&signed, held, &source));
     let remembered = remembered.filter(|signing| signing.source.origin() == source.origin());
     let from_files = || {
         let keys = keys_for(source.origin(), spec, held.is_some())?;
@@ -224,6 +224,26 @@ pub(crate) fn load(
             let viewed = viewed(served_next(&held, next.as_ref()), Some(&signing), data)?;
             Ok(signing.keep_with(&held, next, viewed))
         }
+    }
+}
+
+/// The last serial that others may have, if that may be ahead of the signed version's.
+fn told(signed: &Path, held: &Version, source: &Zone) -> Option<u32> {
+    let noted = served_serial::prepare(signed)?;
+    let is_ahead = held.tree().is_some_and(|held| is_older(held.serial(), noted));
+    // It may have been served without signatures, and updates have raised it since.
+    Some(if is_ahead && is_older(noted, source.serial()) { source.serial() } else { noted })
+}
+
+/// Notes that a zone is served without signatures, if there is a version with some: that is to come behind it when it is signed again.
+pub(crate) fn note_unsigned(file: &Path, zone: &Zone) {
+    let signed = signed_file(file);
+    let serial = zone.serial();
+    if !signed.exists() || served_serial::prepare(&signed).is_some_and(|noted| is_older(serial, noted)) {
+        return;
+    }
+    if let Err(error) = served_serial::note(&signed, Some(serial)) {
+        log::warn!("zone {}: its serial cannot be noted beside {}: {error}", zone.origin(), signed.display());
     }
 }
 
