@@ -18,6 +18,9 @@ pub struct Config {
     pub half_open_min: u32,
     /// Connections in TIME-WAIT, 64 octets each; the oldest makes room (`tcp_max_tw_buckets`).
     pub time_wait_max: u32,
+    /// Whether a RST does not end TIME-WAIT (RFC 1337, 3; `tcp_rfc1337`). If one does, it has exactly the next sequence number: so a peer whose SYN looks
+    /// old, as several behind one address translator do, need not wait for the end of TIME-WAIT.
+    pub time_wait_ignores_resets: bool,
     /// Connections that no socket holds any more and that still have something to say; one more is reset when it is closed
     /// (`tcp_max_orphans`).
     pub orphans_max: u32,
@@ -96,6 +99,7 @@ impl Default for Config {
             half_open_max: 4096,
             half_open_min: 0,
             time_wait_max: 1 << 18,
+            time_wait_ignores_resets: false,
             orphans_max: 1 << 16,
             buffer_memory: 256 << 20,
             tcp: TcpOptions::default(),

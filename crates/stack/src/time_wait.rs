@@ -78,12 +78,12 @@ pub struct TimeWaitConfig {
 }
 
 impl Default for TimeWaitConfig {
-    /// 262 144 entries, 60 seconds and half a second as in Linux, no end by RST.
+    /// 262 144 entries, 60 seconds, an end by RST and half a second, as in Linux.
     fn default() -> TimeWaitConfig {
         TimeWaitConfig {
             entries_max: 1 << 18,
             lifetime: Duration::from_secs(60),
-            ignore_rst: true,
+            ignore_rst: false,
             answer_interval: Duration::from_millis(500),
         }
     }

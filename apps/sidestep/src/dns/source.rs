@@ -51,12 +51,13 @@ impl Sources {
     pub(crate) fn parse(texts: &[String]) -> anyhow::Result<Sources> {
         let mut named = [None; 2];
         for text in texts {
-            let Ok(address) = text.parse::<IpAddr>() else {
+            let Ok(address) = text.parse::<IpAddr>().map(|address| address.to_canonical()) else {
                 bail!(
                     "{OPTION}: {text:?} is not an address without a port, such as 192.0.2.1 or 2001:db8::1"
                 );
             };
-            if address.is_unspecified() || address.is_multicast() || is_link_local(address) {
+            let is_shared = address.is_multicast() || address == IpAddr::V4(Ipv4Addr::BROADCAST);
+            if address.is_unspecified() || is_shared || is_link_local(address) {
                 bail!("{OPTION}: nothing can leave from {address}: expected an address that this host has");
             }
             if let Some(first) = named[family_of(address)].replace(address) {
@@ -115,10 +116,22 @@ impl Sources {
         all
     }
 
-    /// Why nothing can leave from addresses that the configuration names.
-    pub(crate) fn problems(&self) -> impl Iterator<Item = String> {
+    /// Why nothing can leave from addresses that the configuration names, or nothing to one of `targets`.
+    pub(crate) fn problems<'s>(
+        &'s self,
+        targets: impl Iterator<Item = SocketAddr> + 's,
+    ) -> impl Iterator<Item = String> + 's {
         let named = self.named.into_iter().flatten();
-        named.filter_map(|address| Source::Named(address).bind().err().map(|error| error.to_string()))
+        let unusable =
+            named.filter_map(|address| Source::Named(address).bind().err().map(|error| error.to_string()));
+        unusable.chain(targets.filter_map(|target| self.problem_with(target)))
+    }
+
+    /// Why nothing that leaves from the address that is named can come to `target`.
+    fn problem_with(&self, target: SocketAddr) -> Option<String> {
+        let named = self.named[family_of(target.ip())]?;
+        (named.is_loopback() && !target.ip().is_loopback())
+            .then(|| format!("{OPTION}: nothing can go from {named} to {}, beyond this host", target.ip()))
     }
 }
 
@@ -194,6 +207,7 @@ mod tests {
             (&["192.0.2.1", "192.0.2.2"], "are of one family"),
             (&["0.0.0.0"], "nothing can leave from"),
             (&["fe80::1"], "nothing can leave from"),
+            (&["255.255.255.255"], "nothing can leave from"),
         ] {
             let error = named(texts).unwrap_err().to_string();
             assert!(error.starts_with("source-addresses: ") && error.contains(why), "{error}");
@@ -222,9 +236,22 @@ mod tests {
         let lacking = address("203.0.113.77");
         let error = Source::Named(lacking).bind().unwrap_err().to_string();
         assert!(error.starts_with("source-addresses: this host has no address 203.0.113.77"), "{error}");
-        assert_eq!(named(&["203.0.113.77", "::1"]).unwrap().problems().count(), 1);
+        assert_eq!(named(&["203.0.113.77", "::1"]).unwrap().problems([].into_iter()).count(), 1);
         let socket = Source::Served(lacking).bind().unwrap();
         assert!(socket.local_addr().unwrap().ip().is_unspecified());
+    }
+
+    #[test]
+    fn an_address_from_which_a_peer_cannot_be_reached_is_a_problem() {
+        let problems = |source: &str, target: &str| -> Vec<String> {
+            let sources = named(&[source]).unwrap();
+            sources.problems([SocketAddr::new(address(target), 53)].into_iter()).collect()
+        };
+        let problem = "source-addresses: nothing can go from 127.0.0.7 to 198.51.100.1, beyond this host";
+        assert_eq!(problems("127.0.0.7", "198.51.100.1"), [problem]);
+        assert_eq!(problems("::ffff:127.0.0.7", "198.51.100.1"), [problem]);
+        assert_eq!(problems("127.0.0.7", "127.0.0.1"), [""; 0]);
+        assert_eq!(problems("127.0.0.7", "2001:db8::1"), [""; 0], "of the other family");
     }
 
     #[test]

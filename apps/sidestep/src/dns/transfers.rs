@@ -182,10 +182,17 @@ impl Transfers {
         }
     }
 
-    /// Why nothing can leave from addresses that the configuration names, each once.
+    /// Why nothing can leave from addresses that the configuration names, or nothing to the peers that it names, each once.
     pub(crate) fn source_problems(&self) -> BTreeSet<String> {
-        let of_secondaries = self.secondaries.iter().flat_map(|spec| spec.sources.problems());
-        self.sources.problems().chain(of_secondaries).collect()
+        fn addresses(peers: &[Peer]) -> impl Iterator<Item = SocketAddr> {
+            peers.iter().map(|peer| peer.address)
+        }
+        let of_secondaries =
+            self.secondaries.iter().flat_map(|spec| spec.sources.problems(addresses(&spec.primaries)));
+        let own = self.zones.values().filter_map(|zone| zone.notify.as_deref());
+        let own = own.chain(self.secondaries.iter().filter_map(|spec| spec.notify.as_deref()));
+        let notified = addresses(&self.notify).chain(own.flat_map(addresses));
+        self.sources.problems(notified).chain(of_secondaries).collect()
     }
 
     /// Adds what a zone has of its own.

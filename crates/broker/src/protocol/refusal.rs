@@ -57,7 +57,7 @@ pub enum Refusal {
     #[error("UDP on a veth, where a peer on this host may send several datagrams as one packet")]
     MergedDatagrams,
     /// One of those who have the socket has left it to the kernel.
-    #[error("what waits there is often not taken by the process that it came to")]
+    #[error("one of the processes that have it found that the kernel serves it better")]
     SocketLeft,
     /// There are too many claims.
     #[error("too many claims")]

@@ -16,7 +16,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use control::sock_diag::tcp_received;
 use device_xdp::{AcceptQueueProgram, Agreements, Placed, XdpError};
@@ -30,6 +30,9 @@ use crate::protocol::Refusal;
 /// How long to wait for a segment over loopback that the kernel does not receive at once, in milliseconds.
 const PAUSES_MS: [u64; 5] = [0, 1, 2, 4, 8];
 
+/// How long after a failure the program is attached again.
+const RETRY_AFTER: Duration = Duration::from_secs(60);
+
 /// How the kernel's program is attached, which packets with this mark are for.
 pub(super) type Attach = fn(u32) -> Result<AcceptQueueProgram, XdpError>;
 
@@ -37,15 +40,15 @@ pub(super) type Attach = fn(u32) -> Result<AcceptQueueProgram, XdpError>;
 #[derive(Clone)]
 pub(super) struct AcceptQueues(Arc<Mutex<Program>>);
 
-enum Program {
-    Unasked(Attach),
-    There(Box<AcceptQueueProgram>),
-    NotThere(String),
+struct Program {
+    attach: Attach,
+    /// It, or when and why it could not be attached.
+    attached: Option<Result<Box<AcceptQueueProgram>, (Instant, String)>>,
 }
 
 impl AcceptQueues {
     pub(super) fn new(attach: Attach) -> AcceptQueues {
-        AcceptQueues(Arc::new(Mutex::new(Program::Unasked(attach))))
+        AcceptQueues(Arc::new(Mutex::new(Program { attach, attached: None })))
     }
 
     /// Has the kernel make the connection, at this listener. One at a time, which is also why the backlog can be put back.
@@ -91,18 +94,21 @@ fn announce_by(
 impl Program {
     /// The program; or why there is none.
     fn get(&mut self) -> Result<&mut AcceptQueueProgram, String> {
-        if let Program::Unasked(attach) = self {
-            let mark = random_numbers().map(|[number, _]| number as u32 | 1); // 0 is what packets have that nobody has marked.
-            let attached = mark.map_err(|error| error.to_string());
-            let attached = attached.and_then(|mark| attach(mark).map_err(|error| error.to_string()));
-            *self = attached.map_or_else(Program::NotThere, |program| Program::There(Box::new(program)));
+        let is_long_ago = |failure: &(Instant, String)| failure.0.elapsed() >= RETRY_AFTER;
+        if matches!(&self.attached, Some(Err(failure)) if is_long_ago(failure)) {
+            self.attached = None;
         }
-        match self {
-            Program::There(program) => Ok(program),
-            Program::NotThere(why) => Err(why.clone()),
-            Program::Unasked(_) => Err("nobody has asked for it".to_owned()),
-        }
+        let attach = self.attach;
+        let attached =
+            self.attached.get_or_insert_with(|| attach_marked(attach).map_err(|why| (Instant::now(), why)));
+        attached.as_deref_mut().map_err(|(_, why)| why.clone())
     }
+}
+
+fn attach_marked(attach: Attach) -> Result<Box<AcceptQueueProgram>, String> {
+    let [number, _] = random_numbers().map_err(|error| error.to_string())?;
+    let mark = number as u32 | 1; // 0 is what packets have that nobody has marked.
+    attach(mark).map(Box::new).map_err(|error| error.to_string())
 }
 
 /// Whether it is one of these listeners.
@@ -157,18 +163,22 @@ fn with_room(listener: BorrowedFd<'_>, act: impl FnOnce() -> Result<(), Refusal>
     };
     let _ = listen(listener, waiting); // It listens, and has one place more than this says.
     let outcome = act();
-    let _ = listen(listener, backlog);
+    // The program may have ended it by shutdown(2) meanwhile.
+    if backlog_of(listener).is_some() {
+        let _ = listen(listener, backlog);
+    }
     outcome
 }
 
-/// How many connections wait at a listener, and its backlog: `tcpi_unacked` and `tcpi_sacked` (linux/tcp.h).
+/// How many connections wait at a socket that listens, and its backlog: `tcpi_unacked` and `tcpi_sacked` (linux/tcp.h).
 fn backlog_of(listener: BorrowedFd<'_>) -> Option<(i32, i32)> {
     const SOL_TCP: i32 = 6;
     const TCP_INFO: i32 = 11;
+    const TCP_LISTEN: u8 = 10;
     let mut info = [[0; 4]; 8];
     let len = syscall::getsockopt(listener.as_raw_fd(), SOL_TCP, TCP_INFO, info.as_flattened_mut()).ok()?;
-    let [.., waiting, backlog] = info.map(i32::from_ne_bytes);
-    (len == size_of_val(&info)).then_some((waiting, backlog))
+    let (state, [.., waiting, backlog]) = (info[0][0], info.map(i32::from_ne_bytes));
+    (len == size_of_val(&info) && state == TCP_LISTEN).then_some((waiting, backlog))
 }
 
 /// Says what the peer has said, until the kernel has all of it; our stack has acknowledged it to the peer.

@@ -35,6 +35,7 @@ const PATIENCE: u32 = 2;
 const PATIENCE_WITH_DATAGRAMS: u32 = 64;
 const FEW_AT_A_TIME: &str = "connections wait there while few are served at a time";
 const OFTEN_UNSERVED: &str = "what waits there is often not taken by the process that it came to";
+const FOUND_BY_ANOTHER: &str = "one of the processes that have it found that the kernel serves it better";
 
 impl State {
     /// Looks from time to time for what no thread takes.
@@ -161,7 +162,7 @@ impl State {
     pub(crate) fn on_socket_left(&mut self, claim: ClaimId, now: Instant) {
         let of_claim = self.sockets.iter().find(|(_, socket)| socket.claim == Some(claim));
         if let Some((id, _)) = of_claim {
-            self.leave_unserved(id, OFTEN_UNSERVED, now);
+            self.leave_unserved(id, FOUND_BY_ANOTHER, now);
             self.note_news(id);
         }
     }

@@ -225,8 +225,8 @@ impl Stack {
         let time_wait = TimeWaitConfig {
             entries_max: config.time_wait_max,
             lifetime: config.time_wait,
+            ignore_rst: config.time_wait_ignores_resets,
             answer_interval: config.out_of_window_ack_interval,
-            ..TimeWaitConfig::default()
         };
         let chunks = (config.buffer_memory / crate::buffer::CHUNK_LEN).max(64) as u32;
         Stack {

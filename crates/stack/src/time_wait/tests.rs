@@ -143,16 +143,16 @@ fn an_acceptable_bare_ack_is_not_answered() {
 }
 
 #[test]
-fn a_reset_does_not_end_time_wait_rfc_1337_section_3() {
-    let mut fixture = Fixture::waiting(None);
+fn a_reset_does_not_end_time_wait_if_so_configured_rfc_1337_section_3() {
+    let mut fixture = Fixture::new(TimeWaitConfig { ignore_rst: true, ..TimeWaitConfig::default() });
+    fixture.insert(1, None, START);
     assert_eq!(fixture.on_segment(segment(flag::RST, RCV_NXT, None)), TimeWaitVerdict::Ignore);
     assert_eq!(fixture.table.len(), 1);
 }
 
 #[test]
-fn an_exact_reset_ends_time_wait_if_so_configured_rfc_5961_section_3_2() {
-    let mut fixture = Fixture::new(TimeWaitConfig { ignore_rst: false, ..TimeWaitConfig::default() });
-    fixture.insert(1, None, START);
+fn an_exact_reset_ends_time_wait_rfc_5961_section_3_2() {
+    let mut fixture = Fixture::waiting(None);
     assert_eq!(fixture.on_segment(segment(flag::RST, RCV_NXT + 1, None)), TimeWaitVerdict::Ignore);
     assert_eq!(fixture.on_segment(segment(flag::RST, RCV_NXT, None)), TimeWaitVerdict::Remove);
     assert!(fixture.table.is_empty());

@@ -13,7 +13,6 @@ const BUILT_IN: &[(&str, &[&str])] = &[
     ("tcp_reordering", &["3"]),
     ("tcp_early_retrans", &["3", "4"]),
     ("tcp_recovery", &["1"]),
-    ("tcp_rfc1337", &["1"]),
     ("tcp_moderate_rcvbuf", &["1"]),
     ("tcp_no_metrics_save", &["1"]),
 ];
@@ -77,6 +76,7 @@ fn set_number(config: &mut Config, name: &str, number: u64) -> Option<bool> {
         "tcp_tw_reuse_delay" => *config.time_wait_reuse.as_mut()? = Duration::from_millis(number),
         "tcp_max_orphans" => config.orphans_max = u32::try_from(number).ok()?,
         "tcp_max_tw_buckets" => config.time_wait_max = u32::try_from(number).ok()?,
+        "tcp_rfc1337" => config.time_wait_ignores_resets = number != 0,
         "tcp_invalid_ratelimit" => config.out_of_window_ack_interval = Duration::from_millis(number),
         "tcp_challenge_ack_limit" => config.challenge_acks_per_second = u32::try_from(number).ok()?,
         "tcp_keepalive_time" => config.tcp.keepalive_idle = Duration::from_secs(number),
