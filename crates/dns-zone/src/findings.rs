@@ -1,5 +1,6 @@
 //! What in a zone is served as it stands, and works badly.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use dns_wire::{LabelStarts, Name, NameBuf, Rtype};
@@ -34,6 +35,8 @@ pub enum FindingKind {
     Alias(Rtype, NameBuf),
     /// NS records beside a DNAME record below the apex (RFC 6672, 2.3).
     ServersAndDname,
+    /// There are records below this DNAME record, such as those of that name (RFC 6672, 2.4).
+    BelowDname(NameBuf),
     /// NS records at a wildcard (RFC 4592, 4.2).
     WildcardServers,
     /// A record's digest has another length than the function that it names makes.
@@ -75,6 +78,11 @@ impl fmt::Display for FindingKind {
             FindingKind::ServersAndDname => f.write_str(
                 "there are NS records beside a DNAME record, which RFC 6672, 2.3 forbids below the origin: Knot, for one, refuses to transfer the \
                  whole zone: keep one of the two",
+            ),
+            FindingKind::BelowDname(name) => write!(
+                f,
+                "there are records below this DNAME record, such as those of {name}, which RFC 6672, 2.4 forbids: they are never answered, and \
+                 Knot and NSD refuse the whole zone for them: remove them"
             ),
             FindingKind::WildcardServers => f.write_str(
                 "there are NS records at a wildcard, which means nothing that servers agree on (RFC 4592, 4.2): BIND refuses to load or transfer \
@@ -129,7 +137,20 @@ pub fn findings(zone: &Zone, now: u32) -> impl Iterator<Item = Finding> {
         let odd = odd_set_at(zone, node).map(|kind| finding(node, kind));
         odd.into_iter().chain(of_node(zone, node)).chain(digests::at_node(node))
     });
-    no_servers.into_iter().chain(of_hosts).chain(signatures::of_zone(zone, now))
+    no_servers.into_iter().chain(of_hosts).chain(below_dnames(zone)).chain(signatures::of_zone(zone, now))
+}
+
+/// DNAME records below which there are others.
+fn below_dnames(zone: &Zone) -> impl Iterator<Item = Finding> {
+    // Hashes of names are no names of hosts, and those of a zone with a DNAME record at its apex are below that.
+    let has_records =
+        |node: &Node<'_>| node.rrsets().any(|rrset| !matches!(rrset.rtype(), Rtype::NSEC3 | Rtype::RRSIG));
+    let mut told = BTreeSet::new();
+    zone.nodes().filter(|node| node.is_occluded()).filter(has_records).filter_map(move |node| {
+        let dname = node.topmost_boundary().filter(|boundary| !boundary.is_cut())?;
+        let name = Name::from_wire(node.name()).expect("the tree holds valid names");
+        told.insert(dname.id()).then(|| finding(dname, FindingKind::BelowDname(NameBuf::from(name))))
+    })
 }
 
 /// A set at a name that secondaries of other makes refuse the whole zone for.
@@ -210,6 +231,7 @@ mod tests {
                 FindingKind::NoAddress(rtype, host) => format!("address {rtype} {host}"),
                 FindingKind::Alias(rtype, host) => format!("alias {rtype} {host}"),
                 FindingKind::ServersAndDname => "servers and DNAME".to_owned(),
+                FindingKind::BelowDname(name) => format!("above {name}"),
                 FindingKind::WildcardServers => "wildcard servers".to_owned(),
                 FindingKind::DigestLength { rtype, len, expected } => {
                     format!("digest {rtype} {len} {expected}")
@@ -282,6 +304,14 @@ mod tests {
         assert_eq!(found(text), Vec::<String>::new(), "at the apex a zone has to have them");
         let text = "@ NS ns.elsewhere.\nd NS ns.elsewhere.\nd DNAME x.elsewhere.\n*.w NS ns.elsewhere.\n*.t TXT x\ne DNAME x.elsewhere.\n";
         assert_eq!(found(text), ["d.test. servers and DNAME", "*.w.test. wildcard servers"]);
+    }
+
+    #[test]
+    fn there_is_nothing_below_a_dname() {
+        let text = "@ NS ns.elsewhere.\nd DNAME x.elsewhere.\na.d TXT x\nb.d TXT x\nd.c NS ns.elsewhere.\na.d.c DNAME x.elsewhere.\nb.a.d.c TXT x\n";
+        assert_eq!(found(text), ["d.test. above a.d.test."], "what is below a cut is not this zone's");
+        let text = "@ NS ns.elsewhere.\n@ DNAME x.elsewhere.\nA.e A 192.0.2.1\n0p9mhaveqvm6t7vbl5lop2u3t2rp3tom NSEC3 1 0 0 - 0p9mhaveqvm6t7vbl5lop2u3t2rp3tom\n";
+        assert_eq!(found(text), ["test. above A.e.test."]);
     }
 
     #[test]
