@@ -426,23 +426,30 @@ impl Import<'_> {
     /// Servers with their ports and keys.
     fn remotes(&mut self, option: &Statement) -> Vec<Peer> {
         let mut peers = Vec::new();
-        self.gather_remotes(option, None, &mut peers, 0);
+        let port = self.port.clone();
+        self.gather_remotes(option, (port.as_deref(), None), &mut peers, 0);
         peers
     }
 
-    /// A list that stands in another one with a key has that key for those that have none.
-    fn gather_remotes(&mut self, option: &Statement, key: Option<&str>, peers: &mut Vec<Peer>, depth: usize) {
-        let common = option.value_of("port").map(str::to_owned);
+    /// A list that stands in another one with a port and a key has these for those that have none.
+    fn gather_remotes(
+        &mut self,
+        option: &Statement,
+        (port, key): (Option<&str>, Option<&str>),
+        peers: &mut Vec<Peer>,
+        depth: usize,
+    ) {
+        let port = option.value_of("port").or(port);
         for server in &option.block {
             if is_address(server.word(0)) {
-                let port = server.value_of("port").or(common.as_deref()).or(self.port.as_deref());
+                let port = server.value_of("port").or(port);
                 let key = server.value_of("key").or(key).map(str::to_owned);
                 peers.push(Peer { address: with_port(server.word(0), port), key });
                 if server.value_of("tls").is_some() {
                     self.note(server, "a server that is asked by TLS: see tls and tls-ca of [[secondary]]");
                 }
             } else if let Some(list) = self.remotes.get(server.word(0)).copied().filter(|_| depth < 16) {
-                self.gather_remotes(list, server.value_of("key").or(key), peers, depth + 1);
+                self.gather_remotes(list, (port, server.value_of("key").or(key)), peers, depth + 1);
             } else {
                 self.note(server, format!("no list of servers is called {:?}", server.word(0)));
             }

@@ -330,7 +330,10 @@ impl Import<'_> {
             let own = if keys.is_empty() { list.values("address") } else { keys };
             let who = if own.is_empty() { &of_remotes[..] } else { own };
             if who.iter().any(|who| who.contains('-') && keys.is_empty()) {
-                self.config.note(&list.place, format!("access list {id:?}: write ranges as prefixes"));
+                self.config.note(
+                    &list.place,
+                    format!("access list {id:?} is left out: write its ranges as prefixes"),
+                );
                 continue;
             }
             let concerns = |action: &str| list.values("action").iter().any(|own| own == action);

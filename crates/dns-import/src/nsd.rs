@@ -1,4 +1,4 @@
-//! `nsd.conf`: clauses (`server:`, `zone:` and others) of options, one a line.
+//! `nsd.conf`: clauses (`server:`, `zone:` and others) of options. Several may stand in a line: the values of an option end with it, or where the next name stands.
 
 use std::collections::BTreeMap;
 
@@ -294,16 +294,19 @@ fn read(path: &str, files: &mut Files<'_>, clauses: &mut Vec<Clause>) -> Result<
         let words = words(line).ok_or_else(|| place.error("a string does not end"))?;
         let mut words = words.into_iter().peekable();
         while let Some(word) = words.next() {
-            let Some(name) = word.strip_suffix(':') else {
+            let Some(name) = word.option() else {
+                let word = word.text();
                 return Err(
                     place.error(format!("{word:?} is not the name of an option, which ends with ':'"))
                 );
             };
-            if CLAUSES.contains(&name) && !matches!((name, words.peek()), ("key", Some(_))) {
+            let has_value = words.peek().is_some_and(|word| word.option().is_none());
+            if CLAUSES.contains(&name) && !(name == "key" && has_value) {
                 clauses.push(Clause { place: place.clone(), name: name.to_owned(), options: Vec::new() });
-                continue; // Options may follow in the same line.
+                continue;
             }
-            let values: Vec<String> = words.by_ref().collect();
+            let values = std::iter::from_fn(|| words.next_if(|word| word.option().is_none()));
+            let values: Vec<String> = values.map(|word| word.text().to_owned()).collect();
             if name == "include" {
                 let file = join(directory_of(path), values.first().map_or("", String::as_str));
                 files.include(&file, |path, files| read(path, files, clauses))?;
@@ -318,8 +321,30 @@ fn read(path: &str, files: &mut Files<'_>, clauses: &mut Vec<Clause>) -> Result<
     Ok(())
 }
 
-/// The words of a line without its comment and without quotes; `None` if a string does not end.
-fn words(line: &str) -> Option<Vec<String>> {
+/// A word of a line.
+#[derive(Clone, Copy, Debug)]
+enum Word<'l> {
+    Plain(&'l str),
+    Quoted(&'l str),
+}
+
+impl<'l> Word<'l> {
+    fn text(self) -> &'l str {
+        let (Word::Plain(text) | Word::Quoted(text)) = self;
+        text
+    }
+
+    /// The name of an option or a clause, if it is one: an address may end with `:`, too.
+    fn option(self) -> Option<&'l str> {
+        let Word::Plain(text) = self else { return None };
+        let name = text.strip_suffix(':')?;
+        let is_name = |octet: u8| octet.is_ascii_alphanumeric() || b"-_".contains(&octet);
+        name.bytes().all(is_name).then_some(name)
+    }
+}
+
+/// The words of a line without its comment; `None` if a string does not end.
+fn words(line: &str) -> Option<Vec<Word<'_>>> {
     let mut words = Vec::new();
     let mut rest = line.trim_start();
     while let Some(first) = rest.chars().next() {
@@ -328,14 +353,14 @@ fn words(line: &str) -> Option<Vec<String>> {
         }
         let (word, len) = if first == '"' || first == '\'' {
             let end = rest[1..].find(first)?;
-            (&rest[1..=end], end + 2)
+            (Word::Quoted(&rest[1..=end]), end + 2)
         } else {
             let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
             // `name:"value"` without a blank between them.
             let end = rest[..end].find(":\"").map_or(end, |colon| colon + 1);
-            (&rest[..end], end)
+            (Word::Plain(&rest[..end]), end)
         };
-        words.push(word.to_owned());
+        words.push(word);
         rest = rest[len..].trim_start();
     }
     Some(words)

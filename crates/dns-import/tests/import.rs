@@ -263,6 +263,33 @@ fn each_server_keeps_the_key_that_it_is_asked_with_and_told_with() {
 }
 
 #[test]
+fn options_of_nsd_may_share_a_line() {
+    let config = read(
+        Server::Nsd,
+        "server: ip-address: 2001:db8::1 port: 5300 zonesdir: \"/z\"\nkey: name: \"k\" algorithm: hmac-sha256 secret: c2U=\n\
+         zone: name: a.test zonefile: a.zone provide-xfr: 192.0.2.0/24 NOKEY notify: 2001:db8:: k\nzone:\n name: \"odd:\" zonefile: b\n",
+    );
+    assert_eq!(notes(&config), strings([]));
+    assert_eq!((&config.listen[..], config.keys.len()), (&strings(["[2001:db8::1]:5300"])[..], 1));
+    let [first, second] = &config.zones[..] else { panic!("{:?}", config.zones) };
+    assert_eq!((&*first.file, &first.allow_transfer), ("/z/a.zone", &Some(strings(["192.0.2.0/24"]))));
+    assert_eq!((&first.notify, &*second.origin), (&strings(["2001:db8:: key k"]), "odd:"));
+}
+
+#[test]
+fn the_port_of_a_list_of_bind_is_that_of_lists_in_it_which_have_none() {
+    let primaries = |of_inner: &str| {
+        let text = format!(
+            "primaries inner {of_inner} {{ 192.0.2.1; 192.0.2.2 port 55; }};\n\
+             zone a {{ type secondary; primaries port 5377 {{ inner; 192.0.2.3; }}; }};\n"
+        );
+        read(Server::Bind, &text).secondaries[0].primaries.clone()
+    };
+    assert_eq!(primaries(""), strings(["192.0.2.1:5377", "192.0.2.2:55", "192.0.2.3:5377"]));
+    assert_eq!(primaries("port 54"), strings(["192.0.2.1:54", "192.0.2.2:55", "192.0.2.3:5377"]));
+}
+
+#[test]
 fn notes_say_what_is_done_here_by_other_means_and_nothing_of_what_is_the_same() {
     let said = |server, text: &str, what: &str| {
         let config = read(server, text);
