@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dns_auth::{Catalog, Transport};
 use dns_wire::header::flag;
-use dns_wire::{Class, Name, NameBuf, Rcode, Rtype};
+use dns_wire::{Class, Name, NameBuf, Query, Rcode, Rtype};
 use dns_zone::Zone;
 use dns_zone::versioned::Pages;
 
@@ -167,7 +167,7 @@ impl UpdateRequest {
 
     /// The answer (RFC 2136, 3.8).
     pub fn answer(self, rcode: Rcode) -> Vec<u8> {
-        let answer = answer_to(&self.request.octets, rcode);
+        let answer = reply_to(&self.request.octets, rcode);
         self.request.reply(answer)
     }
 }
@@ -197,19 +197,19 @@ pub fn handle(
     let mut octets = request.to_vec();
     let signature = match verify_request(&mut octets, &policy.keys, now) {
         Ok(signature) => signature,
-        Err(Malformed) => return Handled::Reply(answer_to(request, Rcode::FormErr)),
+        Err(Malformed) => return Handled::Reply(reply_to(request, Rcode::FormErr)),
     };
     let signer = match signature {
         RequestSignature::None => None,
         RequestSignature::Right(signer) => Some(Box::new(signer)),
         RequestSignature::Wrong(_, signer) => {
-            let mut answer = answer_to(&octets, Rcode::NotAuth);
+            let mut answer = reply_to(&octets, Rcode::NotAuth);
             signer.sign(&mut answer, now);
             return Handled::Reply(answer);
         }
     };
     let question = Message::parse(&octets).ok().and_then(|message| message.question().cloned());
-    let Some(question) = question else { return Handled::Reply(answer_to(request, Rcode::FormErr)) };
+    let Some(question) = question else { return Handled::Reply(reply_to(request, Rcode::FormErr)) };
     let request = Request { octets, question, signer, now };
     match (opcode, request.question.qtype) {
         (NOTIFY, _) => request.notified(policy, client.address),
@@ -242,7 +242,7 @@ impl Request {
     }
 
     fn refuse(self, rcode: Rcode) -> Handled {
-        let answer = answer_to(&self.octets, rcode);
+        let answer = reply_to(&self.octets, rcode);
         Handled::Reply(self.reply(answer))
     }
 
@@ -252,7 +252,7 @@ impl Request {
         match policy.is_primary(zone.as_name(), client, self.key()) {
             None => self.refuse(Rcode::NotAuth),
             Some(true) if self.question.qtype == Rtype::SOA && self.question.qclass == Class::IN => {
-                let answer = answer_to(&self.octets, Rcode::NoError);
+                let answer = reply_to(&self.octets, Rcode::NoError);
                 let notice = Notice { zone, from: client, is_signed: self.signer.is_some() };
                 Handled::Notified(Box::new(notice), self.reply(answer))
             }
@@ -358,6 +358,16 @@ impl Asked {
 fn authoritative_head(request: &[u8]) -> Vec<u8> {
     let mut answer = answer_to(request, Rcode::NoError);
     answer[2] |= (flag::AA >> 8) as u8;
+    answer
+}
+
+/// An answer without records but OPT, which it has if the request has one (RFC 6891, 6.1.1).
+fn reply_to(request: &[u8], rcode: Rcode) -> Vec<u8> {
+    let mut answer = answer_to(request, rcode);
+    if Query::parse_malformed(request).is_some_and(|query| query.edns.is_some()) {
+        answer.extend_from_slice(OPT);
+        add_to_count(&mut answer, 2, 1);
+    }
     answer
 }
 

@@ -400,6 +400,32 @@ fn an_update_of_no_zone_of_ours_or_of_another_shape_is_told_so() {
     assert_eq!(code(&[&update()[..], &[0]].concat()), Rcode::FormErr as u8);
 }
 
+/// RFC 6891, 6.1.1.
+#[test]
+fn an_answer_without_records_has_opt_if_the_request_has_it() {
+    let (policy, catalog) = (policy_with_update(), catalog(1));
+    let answer = |mut request: Vec<u8>, tail: &[u8]| {
+        request.extend_from_slice(OPT);
+        add_to_count(&mut request, 2, 1);
+        request.extend_from_slice(tail);
+        let answer = reply(ask(&policy, &catalog, &request, "203.0.113.9", Transport::Tcp));
+        (answer[3] & 0xf, answer[11], answer.ends_with(OPT))
+    };
+    let notice = question_message(1, NOTIFY, name("example.").as_name(), Rtype::SOA);
+    assert_eq!(answer(axfr(), &[]), (Rcode::Refused as u8, 1, true));
+    assert_eq!(answer(update(), &[]), (Rcode::Refused as u8, 1, true));
+    assert_eq!(answer(notice, &[]), (Rcode::NotAuth as u8, 1, true));
+    let mut broken = update();
+    add_to_count(&mut broken, 2, 1);
+    assert_eq!(
+        answer(broken, b"\0\0\xfa\0\xff\0\0\0\0\0\x01"),
+        (Rcode::FormErr as u8, 1, true),
+        "a TSIG record that ends early"
+    );
+    let plain = reply(ask(&policy, &catalog, &axfr(), "203.0.113.9", Transport::Tcp));
+    assert_eq!((plain[3] & 0xf, plain[11]), (Rcode::Refused as u8, 0));
+}
+
 /// RFC 8945, 5.1 and 5.3: the Original ID is for the digest of the request alone. BIND forwards updates so.
 #[test]
 fn an_answer_has_the_id_of_the_header_that_a_forwarder_has_changed() {

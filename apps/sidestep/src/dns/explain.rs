@@ -9,8 +9,9 @@ use clap::Args;
 use dns_auth::{Catalog, Counters, LineData, Outcome, Responder, ServedZone, Settings, Transport};
 use dns_lines::{Found, LineId, Lines, Prefix};
 use dns_message::{Message, add_to_count, push_record, question_message};
-use dns_wire::{Class, Edns, Name, NameBuf, Rtype, Subnet};
+use dns_wire::{Class, Edns, LabelStarts, Name, NameBuf, Rtype, Subnet};
 use dns_zone::overlay::OverlaySet;
+use dns_zone::{Node, Zone};
 use observe::protocol::{ExplainRequest, Reply, Request};
 
 use super::config::{Config, parse_domain};
@@ -254,7 +255,11 @@ impl Report<'_> {
         (name, qtype): (Name<'_>, Rtype),
         line: Option<LineId>,
     ) {
-        let name = NameBuf::from(name);
+        let zone = served.tree().ok();
+        let plain = zone.and_then(|zone| zone.find(name.as_bytes()).or_else(|| wildcard_for(zone, name)));
+        let name = plain
+            .and_then(|node| Name::from_wire(node.name()).ok())
+            .map_or(NameBuf::from(name), NameBuf::from);
         let fits = |set: &OverlaySet| served.tree().is_ok_and(|zone| set.fits(zone, data.signer().is_some()));
         let has = |line: &str| {
             let own = data.lines().iter().find(|own| *own.line == *line)?;
@@ -274,7 +279,6 @@ impl Report<'_> {
                 None => self.say("", format!("line {}{by} has none of this name and type", line.name)),
             }
         }
-        let plain = served.tree().ok().and_then(|zone| zone.find(name.as_name().as_bytes()));
         let varies = plain.is_some_and(|node| node.is_varied());
         let note = if varies { "" } else { ": no line has any at this name" };
         self.say("records", format!("of the zone's own file{note}"));
@@ -348,4 +352,9 @@ fn query(name: Name<'_>, qtype: Rtype, ecs: Option<Prefix>) -> Vec<u8> {
         add_to_count(&mut message, 2, 1);
     }
     message
+}
+
+/// The wildcard that answers for a name of which there are no records.
+fn wildcard_for<'z>(zone: &'z Zone, name: Name<'_>) -> Option<Node<'z>> {
+    zone.closest_encloser(name.as_bytes(), &LabelStarts::of(name)).wildcard()
 }

@@ -59,6 +59,8 @@ impl Announcement {
 
 /// For how many seconds answers are waited for after each sending; about a minute together (RFC 1996, 3.6).
 const ROUNDS: [u64; 5] = [2, 4, 8, 16, 32];
+/// After how many seconds of silence the log names a peer to which zones that change have more and more to say.
+const SILENCE_S: u64 = 62;
 /// Messages that are sent before answers are looked for again: a burst of zones must not fill the buffer of the socket with answers.
 const BURST: usize = 64;
 /// Messages that are read before others have a turn: anybody may send to the socket.
@@ -130,8 +132,11 @@ struct Pending {
     id: u16,
     /// The time in its signature: what is sent again has the same one, as its answer may be one to the message before.
     signed_at: u64,
-    /// How often this target was sent something, without an answer.
+    /// How often this target was sent this, without an answer.
     sent: usize,
+    /// Since when it has not answered, whatever it was sent; and whether the log has said so.
+    silent_since: Instant,
+    is_told_of: bool,
     /// When to send again, or to give up.
     next: Instant,
     /// What is wrong with the last answer that came, so that it does not count.
@@ -139,10 +144,11 @@ struct Pending {
 }
 
 impl Outbox {
-    /// Has a target hear of a version. It takes the place of an older one that the target has not answered yet.
+    /// Has a target hear of a version. It takes the place of an older one that the target has not answered yet, as soon as that has had its first time for
+    /// an answer: the target may be there again.
     fn announce(&mut self, announcement: Announcement, now: Instant) {
         match self.pending.entry(announcement.target.clone()) {
-            Entry::Occupied(mut pending) => pending.get_mut().newer = Some(announcement),
+            Entry::Occupied(mut pending) => pending.get_mut().supersede(announcement, now),
             Entry::Vacant(place) => drop(place.insert(Pending::new(announcement, now))),
         }
     }
@@ -160,14 +166,17 @@ impl Outbox {
     ) -> VecDeque<(SocketAddr, Vec<u8>)> {
         let is_due = |pending: &&mut Pending| {
             let address = pending.announcement.target.peer.address;
-            pending.next <= now && pending.sent < ROUNDS.len() && is_meant(address.ip())
+            let has_more = pending.sent < ROUNDS.len() || pending.newer.is_some();
+            pending.next <= now && has_more && is_meant(address.ip())
         };
         self.pending.values_mut().filter(is_due).take(BURST).map(|pending| pending.send(now)).collect()
     }
 
     /// Gives up what nobody has answered by `now`.
     fn take_hopeless(&mut self, now: Instant) -> Vec<Pending> {
-        let is_over = |pending: &Pending| pending.next <= now && pending.sent == ROUNDS.len();
+        let is_over = |pending: &Pending| {
+            pending.next <= now && pending.sent == ROUNDS.len() && pending.newer.is_none()
+        };
         let over = self.pending.iter().filter(|(_, pending)| is_over(pending));
         let over: Vec<Target> = over.map(|(target, _)| target.clone()).collect();
         over.iter().filter_map(|target| self.end(target, now)).collect()
@@ -224,7 +233,8 @@ impl Sender {
             for way in &mut self.ways {
                 way.receive(|message, from| lock(&self.outbox).on_message(message, from, now));
             }
-            lock(&self.outbox).take_hopeless(now).iter().for_each(Pending::complain);
+            let hopeless = lock(&self.outbox).take_hopeless(now);
+            hopeless.iter().filter(|pending| !pending.is_told_of).for_each(Pending::complain);
             for way in &mut self.ways {
                 if way.unsent.is_empty() {
                     let is_meant = |target| self.sources.to(target) == way.source;
@@ -319,13 +329,36 @@ impl Way {
 impl Pending {
     fn new(announcement: Announcement, now: Instant) -> Pending {
         let (id, signed_at) = (random_number() as u16, unix_time());
-        Pending { announcement, newer: None, id, signed_at, sent: 0, next: now, complaint: None }
+        Pending {
+            announcement,
+            newer: None,
+            id,
+            signed_at,
+            sent: 0,
+            silent_since: now,
+            is_told_of: false,
+            next: now,
+            complaint: None,
+        }
+    }
+
+    fn supersede(&mut self, newer: Announcement, now: Instant) {
+        if let Some(round) = self.sent.checked_sub(1) {
+            let sent_at = self.next - Duration::from_secs(ROUNDS[round]);
+            self.next = self.next.min(now.max(sent_at + Duration::from_secs(ROUNDS[0])));
+        }
+        self.newer = Some(newer);
     }
 
     /// What is sent now, and where to: the newest there is.
     fn send(&mut self, now: Instant) -> (SocketAddr, Vec<u8>) {
         if let Some(newer) = self.newer.take() {
-            *self = Pending { sent: self.sent, ..Pending::new(newer, now) };
+            if !self.is_told_of && now - self.silent_since >= Duration::from_secs(SILENCE_S) {
+                self.complain();
+                self.is_told_of = true;
+            }
+            let (silent_since, is_told_of) = (self.silent_since, self.is_told_of);
+            *self = Pending { silent_since, is_told_of, ..Pending::new(newer, now) };
         }
         self.next = now + Duration::from_secs(ROUNDS[self.sent]);
         self.sent += 1;
@@ -481,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_announcement_takes_the_place_of_an_older_one_and_does_not_hasten_it() {
+    fn a_newer_announcement_takes_the_place_of_an_older_one_after_two_seconds() {
         let (mut outbox, began) = outbox(&[V4]);
         let again = || announcement("example.", V4.parse().unwrap(), None);
         (0..100).for_each(|_| outbox.announce(again(), began));
@@ -500,18 +533,36 @@ mod tests {
     }
 
     #[test]
-    fn one_that_does_not_answer_is_named_after_a_minute_and_hears_of_the_last_change_then() {
+    fn one_that_does_not_answer_hears_of_a_change_at_once_and_is_given_up_a_minute_after_the_last() {
         let (mut outbox, began) = outbox(&[V4]);
-        let mut times = Vec::new();
-        for second in 0..62 {
-            times.extend(due(&mut outbox, true, seconds(began, second)).iter().map(|_| second));
-            assert_eq!(outbox.take_hopeless(seconds(began, second)).len(), 0);
+        let (mut times, mut given_up) = (Vec::new(), Vec::new());
+        for second in 0..120 {
+            let now = seconds(began, second);
+            given_up.extend(outbox.take_hopeless(now).iter().map(|_| second));
+            times.extend(due(&mut outbox, true, now).iter().map(|_| second));
+            if second == 40 {
+                outbox.announce(announcement("example.", V4.parse().unwrap(), None), now);
+                times.extend(due(&mut outbox, true, now).iter().map(|_| second));
+            }
         }
-        assert_eq!(times, [0, 2, 6, 14, 30]);
-        outbox.announce(announcement("example.", V4.parse().unwrap(), None), seconds(began, 40));
-        let hopeless = outbox.take_hopeless(seconds(began, 62));
-        assert_eq!((hopeless.len(), &hopeless[0].complaint), (1, &None));
-        assert_eq!(due(&mut outbox, true, seconds(began, 62)).len(), 1);
+        assert_eq!(times, [0, 2, 6, 14, 30, 40, 42, 46, 54, 70]);
+        assert_eq!(given_up, [102]);
+    }
+
+    #[test]
+    fn one_that_does_not_answer_is_told_of_once_however_often_the_zone_changes() {
+        let (mut outbox, began) = outbox(&[V4]);
+        let mut told_of = Vec::new();
+        for second in 0..200 {
+            let now = seconds(began, second);
+            outbox.announce(announcement("example.", V4.parse().unwrap(), None), now);
+            assert_eq!(outbox.take_hopeless(now).len(), 0);
+            let _ = due(&mut outbox, true, now);
+            let pending = outbox.pending.values().next().unwrap();
+            assert!(pending.sent <= 1 && pending.next <= now + Duration::from_secs(2));
+            told_of.extend(pending.is_told_of.then_some(second));
+        }
+        assert_eq!(told_of[0], SILENCE_S);
     }
 
     #[test]
