@@ -118,7 +118,8 @@ impl Import<'_> {
             "options" => self.take_options(statement),
             "key" => self.take_key(statement),
             "zone" => self.take_zone(statement),
-            "acl" | "primaries" | "masters" | "remote-servers" | "dnssec-policy" => {}
+            "acl" | "primaries" | "masters" | "remote-servers" => {}
+            "dnssec-policy" => self.tell_of_lifetimes(statement),
             "view" => {
                 let name = statement.word(1);
                 self.note(statement, format!("view {name:?} and its zones: see lines (docs/dns/lines.md)"));
@@ -308,6 +309,16 @@ impl Import<'_> {
         };
         self.note(policy, format!("zone {origin:?}: dnssec-policy {:?}: {what}", policy.word(1)));
         policy.word(1) != "insecure"
+    }
+
+    /// BIND replaces keys whose lifetime a policy limits.
+    fn tell_of_lifetimes(&mut self, policy: &Statement) {
+        let keys = policy.all(&["keys"]).flat_map(|keys| &keys.block);
+        let mut lifetimes = keys.filter_map(|key| key.value_of("lifetime"));
+        if lifetimes.any(|lifetime| !matches!(lifetime, "unlimited" | "0")) {
+            let what = "lifetime: keys are replaced by hand here (sidestep dns key roll)";
+            self.note(policy, format!("dnssec-policy {:?}: {what}", policy.word(1)));
+        }
     }
 
     /// Whether a policy has NSEC3.

@@ -263,6 +263,18 @@ fn each_server_keeps_the_key_that_it_is_asked_with_and_told_with() {
 }
 
 #[test]
+fn that_nobody_replaces_keys_of_a_limited_lifetime_is_told() {
+    let policy = |lifetime: &str| {
+        let text = format!(
+            "dnssec-policy p {{ keys {{ ksk lifetime unlimited algorithm 13; zsk {lifetime} algorithm 13; }}; }};\n\
+             zone a {{ type primary; file \"a\"; dnssec-policy p; }};\n"
+        );
+        notes(&read(Server::Bind, &text)).iter().filter(|note| note.contains("lifetime")).count()
+    };
+    assert_eq!(["lifetime P30D", "lifetime unlimited", "lifetime 0"].map(policy), [1, 0, 0]);
+}
+
+#[test]
 fn options_of_nsd_may_share_a_line() {
     let config = read(
         Server::Nsd,

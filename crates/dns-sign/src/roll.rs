@@ -63,6 +63,10 @@ impl Times {
         }
     }
 
+    fn without_end(self) -> Times {
+        Times { inactive: None, delete: None, ..self }
+    }
+
     /// Those of a zone's first key.
     pub fn first(now: u64) -> Times {
         Times { sync_publish: Some(now + KEYS_SEEN), ..Times::beginning(now) }
@@ -76,7 +80,8 @@ impl Times {
     /// Those of a key and of the one that takes its place.
     ///
     /// A zone-signing key is published before it signs (RFC 7583, 3.2.1). A key-signing key signs beside the old one, until the parent
-    /// has its DS record and [`retired`](KeySet::retired) ends the old one (3.3.1).
+    /// has its DS record and [`retired`](KeySet::retired) ends the old one (3.3.1): an end that the old one has already, as BIND writes it for a key of
+    /// a limited lifetime, might come before that.
     #[must_use]
     pub fn roll(self, role: Role, now: u64) -> (Times, Times) {
         let seen = Some(now + KEYS_SEEN);
@@ -85,7 +90,7 @@ impl Times {
                 let delete = Some(now + KEYS_SEEN + SIGNATURES_GONE);
                 (Times { inactive: seen, delete, ..self }, Times { activate: seen, ..Times::beginning(now) })
             }
-            Role::KeySigning => (Times { sync_delete: seen, ..self }, Times::first(now)),
+            Role::KeySigning => (Times { sync_delete: seen, ..self.without_end() }, Times::first(now)),
         }
     }
 }
@@ -107,6 +112,16 @@ pub enum Needed {
 }
 
 impl KeySet {
+    /// The key-signing key that signs now and has an end, and when, if no other one follows it.
+    pub fn ends_alone(&self, now: u64) -> Option<(&Key, u64)> {
+        let end = |key: &Key| key.times.inactive.into_iter().chain(key.times.delete).min();
+        let mut live = self.keys().iter().filter(|key| {
+            key.role() == Role::KeySigning && !matches!(key.times.state(now), State::Retired | State::Removed)
+        });
+        let (only, None) = (live.next()?, live.next()) else { return None };
+        end(only).map(|end| (only, end))
+    }
+
     /// Whether the key-signing key of this tag may end now, as far as the keys tell: only the parent knows its DS records.
     ///
     /// # Errors
@@ -150,11 +165,12 @@ impl KeySet {
     ///
     /// A zone-signing key signs when caches can have it: not before it was in a served version for that long (RFC 7583, 3.2.1). Until then the old
     /// one signs. The parent is told of a key-signing key when caches can have that one, and leaves the old one as much later (3.3.1). An old key
-    /// whose signatures were served until now stays in the DNSKEY set as if it had ended now.
+    /// whose signatures were served until now stays in the DNSKEY set as if it had ended now. The last key-signing key does not end.
     #[must_use]
     pub fn late(&self, served: &Zone, now: u64) -> Vec<(&Key, Times)> {
         let served = Served::of(served);
         let mut late: Vec<(&Key, Times)> = self.keys().iter().map(|key| (key, key.times)).collect();
+        keep_the_last(&mut late, &served, now);
         if served.dnskeys.is_empty() {
             return Vec::new(); // A zone's first keys sign at once.
         }
@@ -233,6 +249,22 @@ impl KeySet {
         let leaving = old().filter(key_signing);
         timed.extend(leaving.map(|key| (key, Times { sync_delete: sync, ..key.times })));
         Some(Change { drawn, timed })
+    }
+}
+
+/// Has the key-signing key that ended last sign on if no other one signs: without, the zone becomes bogus. Some who give keys an end, as BIND does by the lifetime
+/// of its policy, make a successor themselves.
+fn keep_the_last(late: &mut [(&Key, Times)], served: &Served<'_>, now: u64) {
+    let key_signing = |key: &Key| key.role() == Role::KeySigning;
+    if late.iter().any(|(key, times)| key_signing(key) && times.state(now) == State::Signing) {
+        return;
+    }
+    let ended = late.iter_mut().filter(|(key, times)| {
+        let has_ended = matches!(times.state(now), State::Retired | State::Removed);
+        has_ended && key_signing(key) && served.publishes(key)
+    });
+    if let Some((_, times)) = ended.max_by_key(|(_, times)| times.inactive.max(times.delete)) {
+        *times = times.without_end();
     }
 }
 

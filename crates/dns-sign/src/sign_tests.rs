@@ -596,6 +596,28 @@ fn the_first_keys_of_a_zone_sign_at_once_and_so_do_those_whose_predecessors_are_
     assert!(late.iter().all(|(key, _)| key.role() == Role::KeySigning), "by others: the parent waits");
 }
 
+/// BIND gives a key of a limited lifetime its end when it makes it, and makes a successor in time.
+#[test]
+fn the_last_key_signing_key_signs_on_beyond_its_end_and_one_that_is_rolled_until_the_parent_has_the_other() {
+    let ending = Times { inactive: Some(NOW + 10 * DAY), delete: Some(NOW + 20 * DAY), ..Times::first(NOW) };
+    let keys = KeySet::new(vec![key(Role::KeySigning, ending)]);
+    let served = sign(&keys, NOW);
+    assert_eq!(keys.ends_alone(NOW).map(|(_, end)| end), Some(NOW + 10 * DAY));
+    assert!(keys.late(&served, NOW + 10 * DAY - 1).is_empty());
+    for days in [10, 15, 25] {
+        let kept = looked_at(keys.clone(), &served, NOW + days * DAY);
+        assert_eq!(kept.keys()[0].times.state(NOW + 100 * DAY), State::Signing, "{days}");
+        assert!(kept.ends_alone(NOW + days * DAY).is_none());
+    }
+    assert!(keys.late(&zone(7, &[]), NOW + 25 * DAY).is_empty(), "nobody has seen it");
+    let (old, new) = ending.roll(Role::KeySigning, NOW + DAY);
+    assert_eq!((old.inactive, old.delete, old.sync_delete), (None, None, new.sync_publish));
+    let followed = KeySet::new(vec![key(Role::KeySigning, ending), key(Role::KeySigning, Times::first(NOW))]);
+    assert!(
+        followed.late(&sign(&followed, NOW), NOW + 25 * DAY).is_empty() && followed.ends_alone(NOW).is_none()
+    );
+}
+
 /// The keys of a zone that goes from ECDSAP256SHA256 to ED25519 since `NOW`, which began with keys of these roles.
 fn changing(roles: &[Role]) -> KeySet {
     let old = KeySet::new(roles.iter().map(|role| key(*role, Times::first(NOW - DAY))).collect());

@@ -399,7 +399,15 @@ pub(crate) fn look(source: &Zone, spec: &ZoneSpec) -> Result<Option<String>, Str
             if let Some(lost) = lost.filter(|lost| lost.signs) {
                 return Err(gone(&lost, directory));
             }
-            keys.at(unix_time()).map(|_| None).map_err(|error| error.to_string())
+            keys.at(unix_time()).map_err(|error| error.to_string())?;
+            Ok(keys.ends_alone(unix_time()).map(|(key, end)| {
+                format!(
+                    "by its file its key {} ends at {}, and no other key-signing key follows. It will sign on, and has to be replaced by hand: sidestep \
+                     dns key roll",
+                    key.tag(),
+                    super::keys::show_time(end)
+                )
+            }))
         }
     }
 }
@@ -809,10 +817,16 @@ fn as_served(keys: KeySet, directory: &Path, served: &Zone) -> anyhow::Result<Ke
     let (origin, _lock) = (served.origin(), key_files::lock(directory)?);
     let keys = key_files::read(origin, directory)?;
     for (key, times) in keys.late(served, key_clock::now(&keys)) {
-        log::info!(
-            "zone {origin}: the times of key {} are put off, as the zone that is served does not follow them yet",
-            key.tag()
-        );
+        let tag = key.tag();
+        if key.role() == Role::KeySigning && key.times.inactive.is_some() && times.inactive.is_none() {
+            log::warn!(
+                "zone {origin}: by its file key {tag} ends now, and no other key-signing key signs: it signs on. To replace it: sidestep dns key roll"
+            );
+        } else {
+            log::info!(
+                "zone {origin}: the times of key {tag} are put off, as the zone that is served does not follow them yet"
+            );
+        }
         key_files::set_times(origin, directory, key, times)?;
     }
     key_files::read(origin, directory)
