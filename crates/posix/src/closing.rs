@@ -155,6 +155,7 @@ impl State {
         if matches!(self.sockets.get(id).map(|socket| &socket.role), Some(Role::Listener { .. })) {
             self.close_listener(id, now);
         }
+        self.note_sleeps(id);
         let Some(socket) = self.sockets.remove(id) else { return };
         for waiter in &socket.waiters {
             waiter.wake();

@@ -73,6 +73,10 @@ pub(crate) enum Key {
         /// Configuration file of the server.
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
+
+        /// End it although the servers of `parent` in the configuration have not shown for long enough that they have the DS record of the next key: answers may be bogus then.
+        #[arg(long)]
+        force: bool,
     },
 }
 
@@ -270,7 +274,7 @@ pub(crate) fn change(command: &Key) -> anyhow::Result<ExitCode> {
     let zone = zones.swap_remove(number)?;
     let text = match command {
         Key::Roll { zsk, .. } => roll(&zone, if *zsk { Role::ZoneSigning } else { Role::KeySigning })?,
-        Key::Retire { tag, .. } => retire(&zone, *tag)?,
+        Key::Retire { tag, force, .. } => retire(&zone, *tag, *force)?,
     };
     to_stdout(|out| Ok(writeln!(out, "{text}")?))?;
     Ok(ExitCode::SUCCESS)
@@ -337,10 +341,24 @@ fn roll(zone: &SignedZone, role: Role) -> anyhow::Result<String> {
     Ok(format!("new key {}{then}. The server looks for it within an hour, or at SIGHUP", stem.display()))
 }
 
-fn retire(zone: &SignedZone, tag: u16) -> anyhow::Result<String> {
+fn retire(zone: &SignedZone, tag: u16, is_forced: bool) -> anyhow::Result<String> {
     let (now, origin) = (unix_time(), zone.origin.as_name());
     zone.keys.may_retire(tag, now).with_context(|| format!("zone {origin}, key {tag}"))?;
     let key = zone.keys.keys().iter().find(|key| key.tag() == tag).expect("it was found before");
+    if let Some(parent) = zone.parent.as_ref().filter(|_| !is_forced) {
+        let ended = parent.ended(origin, &zone.keys, now);
+        if !ended.iter().any(|ended| ended.dnskey() == key.dnskey()) {
+            let waits_for = match (zone.waits_for(key, now), parent.end_of(origin, &zone.keys, key, now)) {
+                (problems, _) if !problems.is_empty() => problems.join("; "),
+                (_, Some(end)) => format!("the TTL of its DS record, which is over at {}", show_time(end)),
+                _ => "the parent".to_owned(),
+            };
+            bail!(
+                "zone {origin}: key {tag} ends by itself when the parent lets it, and waits for {waits_for}. Without that answers may be bogus: --force ends it all \
+                 the same"
+            );
+        }
+    }
     for (key, times) in zone.keys.retired(key, now) {
         key_files::set_times(origin, &zone.directory, key, times)?;
     }

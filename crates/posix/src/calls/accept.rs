@@ -3,7 +3,7 @@
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::MutexGuard;
 
-use clock::Instant;
+use clock::{Duration, Instant};
 use stack::{ConnectionId, ListenerId};
 
 use crate::address::write_name;
@@ -11,6 +11,7 @@ use crate::descriptors::internal;
 use crate::errno::{Errno, fail};
 use crate::ids::SocketId;
 use crate::inside;
+use crate::moves::unserved::run_delay;
 use crate::process::{Process, State};
 use crate::request::Verdict;
 use crate::socket::kernel_only::has_adopted;
@@ -185,6 +186,7 @@ impl State {
 
     /// A connection of the stack's, or one that another process left to us.
     fn accept_own(&mut self, id: SocketId, asked: &mut Asked<'_>, now: Instant) -> Option<Accepted> {
+        self.leave_if_unsuited(id, now);
         let (name, flags) = (asked.name.as_deref_mut(), asked.flags);
         let socket = self.sockets.get_mut(id)?;
         let Role::Listener { on_stack, adopted, .. } = &mut socket.role else {
@@ -229,6 +231,7 @@ impl State {
         self.note_accepted((id, listener), connection, now);
         let mut socket = Socket::new(Role::Stream(Place::Stack(connection)), domain, fd);
         socket.is_placeholder = true;
+        socket.listener = Some(id);
         socket.may_survive_exec = flags & libc::SOCK_CLOEXEC == 0;
         socket.nonblocking = flags & libc::SOCK_NONBLOCK != 0;
         socket.send_timeout = settings.send_timeout();
@@ -268,12 +271,13 @@ impl State {
         if more_wait {
             queueing.note_acceptor(syscall::thread_id());
         }
-        if !queueing.note_taken(more_wait, now) || self.has_another(connection) {
+        let Some(waited) = queueing.note_taken(more_wait, now) else { return };
+        if self.has_another(connection) {
             return;
         }
         if let Some(Role::Listener { queueing, .. }) = self.sockets.get_mut(id).map(|socket| &mut socket.role)
         {
-            queueing.note_waited();
+            queueing.note_waited(waited, run_delay(syscall::thread_id()).unwrap_or(Duration::ZERO));
         }
     }
 

@@ -174,7 +174,7 @@ impl State {
         }
         self.attach(now);
         self.hear(now); // A way that is known may not be one any more.
-        if self.queue.runtime.is_none() {
+        if self.queue.runtime.is_none() || self.makes_unsuited() {
             return false;
         }
         let Some(socket) = self.sockets.get(id) else { return false };

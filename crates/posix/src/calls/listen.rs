@@ -5,6 +5,7 @@ use std::os::fd::RawFd;
 
 use crate::process::Process;
 use crate::socket::queueing::Queueing;
+use crate::socket::usage::Sleeps;
 use crate::socket::{Place, Role};
 
 impl Process {
@@ -21,6 +22,7 @@ impl Process {
                     backlog,
                     adopted: VecDeque::new(),
                     queueing: Queueing::default(),
+                    sleeps: Sleeps::default(),
                 };
                 state.note_news(id);
             }

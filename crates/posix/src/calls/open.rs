@@ -11,6 +11,7 @@ use crate::request::Verdict;
 use crate::socket::queueing::Queueing;
 use crate::socket::touched::Touched;
 use crate::socket::udp::UdpRole;
+use crate::socket::usage::Sleeps;
 use crate::socket::{Place, Role, Socket, kernel_only};
 
 impl Process {
@@ -97,6 +98,7 @@ impl State {
                     backlog: BACKLOG,
                     adopted: VecDeque::new(),
                     queueing: Queueing::default(),
+                    sleeps: Sleeps::default(),
                 }
             }
             (libc::SOCK_STREAM, Some(libc::IPPROTO_TCP)) if !has_peer(fd) => Role::Stream(Place::Kernel),

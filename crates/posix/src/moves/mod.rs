@@ -28,6 +28,6 @@ mod steps;
 mod strays;
 pub(crate) mod to_kernel;
 mod to_stack;
-mod unserved;
+pub(crate) mod unserved;
 mod usage;
 mod waiting;

@@ -131,7 +131,7 @@ impl State {
     }
 
     /// A socket is the kernel's from now on, for all who have it: who left it alone would wait for a turn that others have.
-    fn leave_socket(&mut self, (id, claim): (SocketId, ClaimId), why: &'static str, now: Instant) {
+    pub(crate) fn leave_socket(&mut self, (id, claim): (SocketId, ClaimId), why: &'static str, now: Instant) {
         self.move_waiting(id, now); // While others can take it.
         if let Some(attachment) = self.attachment() {
             attachment.leave_socket(claim);
@@ -179,7 +179,11 @@ impl State {
 
 /// For how long this process has used processors, or its thread that accepts has waited for one.
 fn awake(acceptor: i32) -> Option<Duration> {
-    let schedstat = std::fs::read_to_string(format!("/proc/self/task/{acceptor}/schedstat")).ok()?;
-    let delayed_ns = schedstat.split_whitespace().nth(1)?.parse().ok()?;
-    Some(Duration::from(syscall::processor_time()) + Duration::from_nanos(delayed_ns))
+    Some(Duration::from(syscall::processor_time()) + run_delay(acceptor)?)
+}
+
+/// For how long a thread of this process has waited for processors.
+pub(crate) fn run_delay(thread: i32) -> Option<Duration> {
+    let schedstat = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
+    schedstat.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
 }

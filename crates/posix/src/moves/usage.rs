@@ -1,12 +1,14 @@
-//! Connections that the kernel serves better leave, as `socket/usage.rs` finds them.
+//! Connections that the kernel serves better leave, as `socket/usage.rs` finds them; so do listeners whose connections it serves better.
 
 use clock::Instant;
 
 use crate::ids::SocketId;
 use crate::moves::to_kernel::NOT_YET;
 use crate::process::State;
-use crate::socket::usage::Unsuited;
-use crate::socket::{Happening, Step};
+use crate::socket::usage::{Sleeps, Unsuited, Usage};
+use crate::socket::{Happening, Role, Socket, Step};
+
+const SLEEPING_THREADS: &str = "threads sleep in calls for its connections, and others wake them";
 
 impl State {
     /// Whether the use of a connection does not suit the stack.
@@ -16,8 +18,11 @@ impl State {
 
     /// Leaves such a connection to the kernel; whether it has left. One that cannot leave now may after as much use again.
     pub(crate) fn leave_unsuited(&mut self, id: SocketId, now: Instant) -> bool {
-        let Some(socket) = self.sockets.get_mut(id) else { return false };
-        let unsuited = std::mem::take(&mut socket.usage).unsuited();
+        let Some(unsuited) = self.sockets.get(id).map(|socket| socket.usage.unsuited()) else { return false };
+        self.note_sleeps(id);
+        if let Some(socket) = self.sockets.get_mut(id) {
+            socket.usage = Usage::default();
+        }
         if !self.may_leave(id) || !self.attachment().is_some_and(|it| it.leaves_unsuited()) {
             return false;
         }
@@ -35,6 +40,45 @@ impl State {
             socket.usage.stays = moved != Err(NOT_YET);
         }
         has_left
+    }
+
+    /// The sleeps of a connection that ends or leaves count with those of others that came or were made as it was.
+    pub(crate) fn note_sleeps(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.get_mut(id) else { return };
+        let (sleeps, is_made) = (std::mem::take(&mut socket.usage.sleeps), socket.relies_on.is_some());
+        match socket.listener {
+            Some(listener) => {
+                if let Some(Role::Listener { sleeps: all, .. }) =
+                    self.sockets.get_mut(listener).map(|it| &mut it.role)
+                {
+                    all.add(sleeps);
+                }
+            }
+            None if is_made => self.sleeps_of_made.add(sleeps),
+            None => {}
+        }
+    }
+
+    /// Leaves a listener to the kernel whose connections threads wait for that others wake.
+    pub(crate) fn leave_if_unsuited(&mut self, id: SocketId, now: Instant) {
+        let Some(Socket { role: Role::Listener { sleeps, .. }, claim: Some(claim), .. }) =
+            self.sockets.get_mut(id)
+        else {
+            return;
+        };
+        if !sleeps.are_unsuited() {
+            return;
+        }
+        *sleeps = Sleeps::default();
+        let claim = *claim;
+        if self.attachment().is_some_and(|it| it.leaves_unsuited()) {
+            self.leave_socket((id, claim), SLEEPING_THREADS, now);
+        }
+    }
+
+    /// Whether the kernel is to make connections, as threads wait for them that others wake.
+    pub(crate) fn makes_unsuited(&mut self) -> bool {
+        self.sleeps_of_made.are_unsuited() && self.attachment().is_some_and(|it| it.leaves_unsuited())
     }
 
     /// Whether nothing of a connection would stay behind: an octet that is urgent, what the program is to be told of its sends. Nor may

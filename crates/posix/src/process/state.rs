@@ -20,6 +20,7 @@ use crate::moved_in_calls::MovedInCalls;
 use crate::own_thread::OwnThread;
 use crate::queue::Queue;
 use crate::socket::Socket;
+use crate::socket::usage::Sleeps;
 #[cfg(test)]
 use crate::tests::Clock;
 use crate::waiter::Spare;
@@ -80,6 +81,8 @@ pub(crate) struct State {
     pub(crate) moves: u32,
     /// Tools that are attended to.
     pub(crate) observers: usize,
+    /// Sleeps of connections that the program made and that are over, or have moved.
+    pub(crate) sleeps_of_made: Sleeps,
     /// Counts for the status.
     pub(crate) left_to_kernel: LeftToKernel,
 }
@@ -159,6 +162,7 @@ impl State {
             hears_soon: false,
             moves: 0,
             observers: 0,
+            sleeps_of_made: Sleeps::default(),
             left_to_kernel: LeftToKernel::default(),
         };
         state.hide_attachment();

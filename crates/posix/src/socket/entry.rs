@@ -11,7 +11,7 @@ use transit::SocketKind;
 
 use crate::broker_side::ClaimId;
 use crate::errno::Errno;
-use crate::ids::Interests;
+use crate::ids::{Interests, SocketId};
 use crate::socket::error_queue::ZeroCopySends;
 use crate::socket::own_run::OwnRun;
 use crate::socket::owner::Owner;
@@ -23,7 +23,7 @@ use crate::socket::settings::{Settings, options_of_shadow};
 use crate::socket::stall::Stall;
 use crate::socket::touched::Touched;
 use crate::socket::udp::UdpRole;
-use crate::socket::usage::Usage;
+use crate::socket::usage::{Sleeps, Usage};
 use crate::waiter::{Callers, Waiter};
 
 /// Reasons are kept for status; most are shared.
@@ -43,6 +43,8 @@ pub(crate) enum Role {
         adopted: VecDeque<OwnedFd>,
         /// How connections wait on the stack.
         queueing: Queueing,
+        /// Sleeps of connections that came from it and are over, or have moved.
+        sleeps: Sleeps,
     },
     /// A UDP socket: the kernel's, and the stack's if it is claimed.
     Udp(UdpRole),
@@ -61,6 +63,8 @@ pub(crate) struct Socket {
     pub(crate) claim: Option<ClaimId>,
     /// Where the shadow was bound before it was bound for a connection of ours.
     pub(crate) bound_before: Option<SocketAddr>,
+    /// The listener that its connection was accepted from, if it was here.
+    pub(crate) listener: Option<SocketId>,
     /// Its connection was made here, and relies on this interface's putting answers into queues that are ours.
     pub(crate) relies_on: Option<LinkId>,
     /// The claim that it had until it was left to the kernel for all who have it: others may still want us to accept what waited there.
@@ -115,6 +119,7 @@ impl Socket {
             nonblocking: false,
             claim: None,
             bound_before: None,
+            listener: None,
             relies_on: None,
             left: None,
             unclaimable: None,

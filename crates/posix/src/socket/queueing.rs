@@ -1,8 +1,8 @@
 //! How connections wait to be accepted. The kernel gives each to whichever process accepts first; here it waits at the process whose queue its packets come by. That is
 //! slower where processes take few at a time:
 //!
-//! - **one at a time**: a connection has waited for a moment, and the process that takes it has closed all others of the listener. Servers that start several
-//!   processes, each of which accepts one, serves and closes it, are found by that.
+//! - **one at a time**: a connection has waited for a moment, the process that takes it has closed all others of the listener, and its thread has not waited for a
+//!   processor meanwhile. Servers that start several processes, each of which accepts one, serves and closes it, are found by that.
 //! - **as many as it has threads**: some always wait, the process takes them one by one, and mostly sleeps, as the time tells that it has used processors and that its
 //!   thread that accepts has waited for one. (One that takes none for a while may rest this once: see `stall.rs`.)
 //!
@@ -34,6 +34,8 @@ pub(crate) struct Queueing {
     acceptor: i32,
     /// When it was last looked, for how long the process had not slept until then, and what it had taken.
     looked: Option<(Instant, Duration, u32)>,
+    /// For how long the thread that took one had waited for a processor then.
+    delayed: Duration,
     began: Instant,
     taken: u32,
     waited: u32,
@@ -52,13 +54,13 @@ impl Queueing {
         (self.waits_since, self.some_since) = (None, None);
     }
 
-    /// The program takes one, and more wait or not. Returns whether it has waited for long.
-    pub(crate) fn note_taken(&mut self, more_wait: bool, now: Instant) -> bool {
+    /// The program takes one, and more wait or not. Returns how long it has waited, if that is long.
+    pub(crate) fn note_taken(&mut self, more_wait: bool, now: Instant) -> Option<Duration> {
         self.begin_part(now);
         self.taken = self.taken.saturating_add(1);
         self.some_since = self.some_since.filter(|_| more_wait);
         let since = std::mem::replace(&mut self.waits_since, more_wait.then_some(now));
-        since.is_some_and(|since| now.since(since) >= WAIT)
+        since.map(|since| now.since(since)).filter(|waited| *waited >= WAIT)
     }
 
     /// A thread has taken one while more wait.
@@ -66,9 +68,14 @@ impl Queueing {
         self.acceptor = thread;
     }
 
-    /// It has waited for long, and the program has closed all that it took before.
-    pub(crate) fn note_waited(&mut self) {
-        self.waited = self.waited.saturating_add(1);
+    /// It has waited for so long, and the program has closed all that it took before. The thread that takes it has waited for a processor for `delayed` since
+    /// it began: if for a good part of this time, it would have taken it before.
+    pub(crate) fn note_waited(&mut self, waited: Duration, delayed: Duration) {
+        let before = std::mem::replace(&mut self.delayed, delayed);
+        let meanwhile = if delayed > before { delayed - before } else { Duration::ZERO }; // Another thread may accept by now.
+        if meanwhile < waited / 2 {
+            self.waited = self.waited.saturating_add(1);
+        }
     }
 
     /// Looks whether the process has slept, and taken some, while others waited. `awake` tells for how long it has not, since it began,
@@ -119,8 +126,8 @@ mod tests {
         queueing.note_waiting(now);
         let took = |_| {
             now += Duration::from_micros(each_us);
-            if queueing.note_taken(true, now) {
-                queueing.note_waited();
+            if let Some(waited) = queueing.note_taken(true, now) {
+                queueing.note_waited(waited, Duration::ZERO);
             }
             queueing.is_found()
         };
@@ -153,8 +160,25 @@ mod tests {
         let mut queueing = Queueing::default();
         for second in 0..100 {
             queueing.note_waiting(at(second * 1000));
-            assert!(!queueing.note_taken(false, at(second * 1000)));
+            assert_eq!(queueing.note_taken(false, at(second * 1000)), None);
         }
+    }
+
+    /// Whether a process is found that lets each wait for 10 ms, and for so many microseconds of these waits for a processor itself.
+    fn is_found_delayed(each_us: u64) -> bool {
+        let mut queueing = Queueing::default();
+        queueing.note_waiting(at(0));
+        (1..100).any(|taken| {
+            let waited = queueing.note_taken(true, at(taken * 10)).unwrap();
+            queueing.note_waited(waited, Duration::from_micros(taken * each_us));
+            queueing.is_found()
+        })
+    }
+
+    #[test]
+    fn who_waits_for_a_processor_is_not_found() {
+        assert!(is_found_delayed(4900));
+        assert!(!is_found_delayed(5000));
     }
 
     /// Whether a process is found that is looked at for a second while some wait, and is awake for so long between two looks.

@@ -10,6 +10,9 @@
 //!
 //! A connection tells by what it does which kind it is. Once it has moved [`ENOUGH`] octets by large calls, or has mostly slept until
 //! another thread woke it, it moves to the kernel, with all that is queued. Profiles may say that it stays.
+//!
+//! Connections may be too short for that. So their sleeps count together, those of one listener and those that the program has made: once
+//! [`WAKES_OF_ALL`] of these were ended by other threads, and most were, the kernel has the connections that follow from the beginning.
 
 /// Octets that a large call moves at least.
 const LARGE: usize = 8 << 10;
@@ -19,6 +22,8 @@ const ENOUGH: u32 = 1 << 20;
 const SHARE: u32 = 4;
 /// Sleeps of a connection's threads that others end before it leaves.
 const WAKES: u32 = 64;
+/// The same of many connections before others go to the kernel.
+const WAKES_OF_ALL: u32 = 256;
 /// After so many calls, and so many sleeps, half of what was before counts.
 const PERIOD: u32 = 4096;
 
@@ -30,11 +35,41 @@ pub(crate) struct Usage {
     /// Those of them that are large, and what they have moved.
     large: u32,
     octets: u32,
-    sleeps: u32,
-    /// The sleeps that another thread has ended, as something had come.
-    wakes: u32,
+    pub(crate) sleeps: Sleeps,
     /// The kernel did not take it: it is not asked again.
     pub(crate) stays: bool,
+}
+
+/// Sleeps in calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sleeps {
+    all: u32,
+    /// Those that another thread has ended, as something had come.
+    wakes: u32,
+}
+
+impl Sleeps {
+    fn note(&mut self, by_other: bool) {
+        self.add(Sleeps { all: 1, wakes: u32::from(by_other) });
+    }
+
+    /// Adds those of a connection.
+    pub(crate) fn add(&mut self, others: Sleeps) {
+        if self.all >= PERIOD {
+            (self.all, self.wakes) = (self.all / 2, self.wakes / 2);
+        }
+        self.all += others.all;
+        self.wakes += others.wakes;
+    }
+
+    fn are_ended_by_others(self, wakes_min: u32) -> bool {
+        self.wakes >= wakes_min && self.wakes > self.all / 2
+    }
+
+    /// Whether, of many connections, they say that the next ones are better left to the kernel.
+    pub(crate) fn are_unsuited(self) -> bool {
+        self.are_ended_by_others(WAKES_OF_ALL)
+    }
 }
 
 /// Why a connection is better left to the kernel.
@@ -57,18 +92,14 @@ impl Usage {
     }
 
     pub(crate) fn note_sleep(&mut self, by_other: bool) {
-        if self.sleeps == PERIOD {
-            (self.sleeps, self.wakes) = (self.sleeps / 2, self.wakes / 2);
-        }
-        self.sleeps += 1;
-        self.wakes += u32::from(by_other);
+        self.sleeps.note(by_other);
     }
 
     pub(crate) fn unsuited(self) -> Option<Unsuited> {
         match self {
             Usage { stays: true, .. } => None,
             Usage { octets: ENOUGH.., .. } if self.large >= self.calls / SHARE => Some(Unsuited::Bulk),
-            Usage { wakes: WAKES.., .. } if self.wakes > self.sleeps / 2 => Some(Unsuited::Threads),
+            Usage { sleeps, .. } if sleeps.are_ended_by_others(WAKES) => Some(Unsuited::Threads),
             _ => None,
         }
     }
@@ -89,6 +120,20 @@ mod tests {
     fn a_connection_that_sleeps_until_others_wake_it_leaves() {
         assert_eq!(unsuited_after((0..WAKES).map(|_| true)), Some(Unsuited::Threads));
         assert_eq!(unsuited_after((1..WAKES).map(|_| true)), None, "not yet");
+    }
+
+    /// Whether so many connections that slept so often, and so often were woken by others, are unsuited altogether.
+    fn are_unsuited(connections: u32, all: u32, wakes: u32) -> bool {
+        let mut sleeps = Sleeps::default();
+        (0..connections).for_each(|_| sleeps.add(Sleeps { all, wakes }));
+        sleeps.are_unsuited()
+    }
+
+    #[test]
+    fn many_short_connections_count_together() {
+        assert!(are_unsuited(WAKES_OF_ALL, 1, 1) && !are_unsuited(WAKES_OF_ALL - 1, 1, 1));
+        assert!(are_unsuited(WAKES_OF_ALL, 3, 2) && !are_unsuited(WAKES_OF_ALL, 2, 1));
+        assert!(are_unsuited(1_000_000, PERIOD, PERIOD), "and do not overflow");
     }
 
     #[test]

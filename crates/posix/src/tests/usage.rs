@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::*;
+use crate::address::encode;
 use crate::wait::On;
 
 /// Sends `calls` times so many octets, and reads them at the other end. The octets that were sent before a call was left to the kernel.
@@ -122,4 +123,59 @@ fn a_connection_that_receives_in_bulk_moves_to_the_kernel() {
     assert!((1 << 20..2 << 20).contains(&received), "after {received} octets");
     assert!(!pair.right.table.is_ours(right));
     assert_eq!(pair.right.lock().left_to_kernel.bulk, 1);
+}
+
+/// Connects and accepts, has a thread sleep at the left and at the right until another one wakes it, so often, and closes both. Whether it was on the stack there
+/// and there.
+fn exchange_asleep(pair: &Pair, (listener, address): (RawFd, SocketAddr), wakes: (u32, u32)) -> (bool, bool) {
+    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    let (name, len) = encode(address, libc::AF_INET);
+    let _ = pair.right.connect(right, &name[..len]);
+    pair.settle();
+    let left = pair.left.accept4(listener, libc::SOCK_NONBLOCK).ok();
+    let sleep = |process: &Process, fd: RawFd, wakes: u32| {
+        let mut state = process.lock();
+        let id = state.socket_of(fd);
+        let socket =
+            id.and_then(|id| state.sockets.get_mut(id)).filter(|socket| socket.connection().is_some());
+        socket.map(|socket| (0..wakes).for_each(|_| socket.note_sleep(true))).is_some()
+    };
+    let were_on_stack =
+        (left.is_some_and(|left| sleep(&pair.left, left, wakes.0)), sleep(&pair.right, right, wakes.1));
+    left.into_iter().for_each(|left| pair.left.shut_down(left));
+    pair.right.shut_down(right);
+    pair.settle();
+    pair.pass(Duration::from_secs(1)); // A port may come again: the next SYN is to look newer than this one.
+    were_on_stack
+}
+
+#[test]
+fn a_listener_goes_to_the_kernel_when_threads_sleep_for_its_short_connections() {
+    let pair = Pair::new();
+    let listener = pair.listen();
+    for connection in 0..64 {
+        assert_eq!(exchange_asleep(&pair, listener, (4, 0)), (true, true), "connection {connection}");
+    }
+    assert_eq!(exchange_asleep(&pair, listener, (4, 0)).0, false);
+    assert_eq!(pair.others.left_sockets.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn the_kernel_makes_connections_when_threads_sleep_for_those_that_were_made() {
+    let pair = Pair::new();
+    let listener = pair.listen();
+    for connection in 0..64 {
+        assert_eq!(exchange_asleep(&pair, listener, (0, 4)), (true, true), "connection {connection}");
+    }
+    assert_eq!(exchange_asleep(&pair, listener, (0, 4)), (false, false));
+    assert_eq!(pair.right.lock().left_to_kernel.made, 1);
+}
+
+#[test]
+fn it_stays_if_few_sleeps_are_ended_by_others_or_the_profile_keeps_it() {
+    let pair = Pair::new();
+    let listener = pair.listen();
+    (0..100).for_each(|_| assert_eq!(exchange_asleep(&pair, listener, (2, 2)), (true, true)));
+    pair.others.keeps_unsuited.store(true, Ordering::Relaxed);
+    (0..100).for_each(|_| assert_eq!(exchange_asleep(&pair, listener, (4, 0)), (true, true)));
 }

@@ -9,12 +9,14 @@ use syscall::PollFd;
 use crate::ids::{EpollId, SocketId};
 use crate::process::State;
 use crate::queue::Driver;
-use crate::wait::on::{On, Several};
+use crate::wait::on::On;
 use crate::waiter;
 use crate::waiter::{Waiter, readable};
 
 /// Between two looks at a device that has no descriptor.
 pub(crate) const POLL_EVERY: Duration = Duration::from_micros(50);
+/// Sockets that a call of poll(2) or select(2) has which waits for a connection or for both sides of a relay: with more it is an event loop.
+const RELAY_MAX: usize = 4;
 
 impl State {
     pub(crate) fn enlist(&mut self, on: On<'_>, waiter: &Arc<Waiter>) {
@@ -67,10 +69,15 @@ impl State {
         if by_other {
             self.queue.wakes.note(waiter);
         }
-        if let On::Socket(id, _) | On::Many(Several { sockets: &[id], .. }) = on
-            && let Some(socket) = self.sockets.get_mut(id)
-        {
-            socket.note_sleep(by_other);
+        let ids = match &on {
+            On::Socket(id, _) => std::slice::from_ref(id),
+            On::Many(several) if several.sockets.len() <= RELAY_MAX => several.sockets,
+            On::Many(_) | On::Epoll(_) => &[],
+        };
+        for id in ids {
+            if let Some(socket) = self.sockets.get_mut(*id) {
+                socket.note_sleep(by_other);
+            }
         }
     }
 
