@@ -131,7 +131,8 @@ const FLOORS: &[House] = &[
     (
         "crates/posix/src/moves",
         &[
-            &["brokers", "inherited", "strays", "unserved", "usage"],
+            &["usage"],
+            &["brokers", "inherited", "strays", "unserved"],
             &["steps"],
             &["keep", "to_stack"],
             &["listener"],

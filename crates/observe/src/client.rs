@@ -78,7 +78,7 @@ pub enum ClientError {
     },
     /// The connection broke, or nothing came for too long.
     #[error("{}: {}", what_broke(.0), .0)]
-    Connection(#[from] io::Error),
+    Connection(io::Error),
     /// The program ended in the middle of its answer.
     #[error("the program ended in the middle of its answer")]
     CutOff,
@@ -88,6 +88,13 @@ pub enum ClientError {
     /// The program refused the request.
     #[error("{0}")]
     Refused(String),
+}
+
+// Not as the source, which is named already.
+impl From<io::Error> for ClientError {
+    fn from(error: io::Error) -> ClientError {
+        ClientError::Connection(error)
+    }
 }
 
 impl ClientError {

@@ -4,7 +4,8 @@
 //!
 //! | file | what moves |
 //! | --- | --- |
-//! | `inherited.rs`, `unserved.rs`, `usage.rs`, `strays.rs` | what a child asks for; what no thread takes; what the kernel serves better; what comes by another process's queue |
+//! | `usage.rs` | what the kernel serves better |
+//! | `inherited.rs`, `unserved.rs`, `strays.rs` | what a child asks for; what no thread takes; what comes by another process's queue |
 //! | `brokers.rs` | all, when the broker ends; when another has taken the place of a killed one, it learns of our claims |
 //! | `steps.rs` | a step of the table, whatever it is |
 //! | `keep.rs`, `to_stack.rs` | a shadow that only the kernel may have; a socket that connects |
