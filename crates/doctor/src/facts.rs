@@ -68,6 +68,8 @@ pub struct Machine {
     pub huge_pages: Known<u64>,
     /// Their size in KiB.
     pub huge_page_size: Known<u64>,
+    /// KiB of memory that are free, or can be made so without harm.
+    pub available: Known<u64>,
     /// `net.core.bpf_jit_enable`.
     pub bpf_jit: Known<u32>,
     /// Whether a BPF file system is mounted at `/sys/fs/bpf`.

@@ -51,17 +51,37 @@ fn nodes(machine: &Machine, interface: Option<&Interface>) -> Finding {
 
 fn huge_pages(machine: &Machine, wishes: &Wishes) -> Finding {
     HUGE_PAGES.of(&machine.huge_pages, |count| match wishes.huge_pages {
-        Some(wanted) if *count < wanted => HUGE_PAGES
-            .better(
-                format!("{count} huge pages are reserved, and {wanted} are wanted"),
-                "DPDK does not start without the memory that it is given",
-            )
-            .step(Step::new(Setting::machine_file(HUGE_PAGES_FILE), count, wanted)),
+        Some(wanted) if *count < wanted => match beyond_memory(machine, wanted - count) {
+            Some(why) => HUGE_PAGES.bad(
+                format!("{wanted} huge pages are wanted, and {why}"),
+                "programs would be killed for want of memory",
+            ),
+            None => HUGE_PAGES
+                .better(
+                    format!("{count} huge pages are reserved, and {wanted} are wanted"),
+                    "DPDK does not start without the memory that it is given",
+                )
+                .step(Step::new(Setting::machine_file(HUGE_PAGES_FILE), count, wanted)),
+        },
         Some(_) => HUGE_PAGES.good(format!("{count} huge pages are reserved")),
         None => {
             let size = machine.huge_page_size.get().map(|kib| format!(" of {kib} KiB")).unwrap_or_default();
             HUGE_PAGES.good(format!("{count} huge pages{size} are reserved; AF_XDP needs none, DPDK does"))
         }
+    })
+}
+
+/// Why so many more huge pages cannot be had, if it is known.
+fn beyond_memory(machine: &Machine, more: u64) -> Option<String> {
+    const MIB: u64 = 1024;
+    let (size, available) = (*machine.huge_page_size.get()?, *machine.available.get()?);
+    let needed = more.saturating_mul(size);
+    (needed > available).then(|| {
+        format!(
+            "{more} more take {} MiB of memory, of which {} MiB are available: want fewer",
+            needed / MIB,
+            available / MIB
+        )
     })
 }
 
@@ -103,5 +123,10 @@ mod tests {
         let wishes = Wishes { huge_pages: Some(512), ..Wishes::default() };
         let finding = &examined(&machine(1), None, &wishes)[1];
         assert_eq!(finding.commands[0].line(), "sysctl -w vm.nr_hugepages=512");
+        let small = Machine { available: Known::Is(512 * 2048 - 1), ..machine(1) };
+        let finding = &examined(&small, None, &wishes)[1];
+        assert_eq!((finding.verdict, finding.commands.len()), (Verdict::Bad, 0));
+        let memory = "512 more take 1024 MiB of memory, of which 1023 MiB are available";
+        assert!(finding.seen.contains(memory), "{}", finding.seen);
     }
 }

@@ -56,6 +56,13 @@ impl Schedule {
         Some(due)
     }
 
+    /// How many were not taken that were due in so long from the start, less what is due in a millisecond: who is no later than that has done all.
+    pub fn left_of(&self, length: Duration) -> u64 {
+        let nanos = length.as_nanos().saturating_sub(1_000_000);
+        let due = u128::from(self.rate) * u128::from(nanos) / SECOND;
+        u64::try_from(due).unwrap_or(u64::MAX).min(self.count).saturating_sub(self.taken)
+    }
+
     /// How many were taken, and how many there are.
     pub fn progress(&self) -> (u64, u64) {
         (self.taken, self.count)
@@ -85,6 +92,15 @@ mod tests {
         let late: Vec<Instant> = std::iter::from_fn(|| schedule.take(at(1_000_000))).collect();
         assert_eq!(late, [at(0), at(1000), at(2000)]);
         assert_eq!((schedule.next_due(), schedule.progress()), (None, (3, 3)));
+    }
+
+    #[test]
+    fn what_is_left_is_what_was_due_and_not_taken() {
+        let mut schedule = Schedule::new(at(0), 1_000_000, Duration::from_secs(1));
+        (0..300_000).for_each(|_| assert!(schedule.take(at(1_000_000)).is_some()));
+        assert_eq!(schedule.left_of(Duration::from_millis(301)), 0);
+        assert_eq!(schedule.left_of(Duration::from_millis(401)), 100_000);
+        assert_eq!(schedule.left_of(Duration::from_secs(9)), 700_000, "there are no more");
     }
 
     #[test]

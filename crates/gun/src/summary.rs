@@ -62,6 +62,9 @@ pub struct Counts {
     /// Requests that were due, and given up before a connection was free for them.
     #[serde(default)]
     pub unsent: u64,
+    /// Questions that were due before the end, and that the generator had not come to then.
+    #[serde(default)]
+    pub unreached: u64,
     /// Questions that were given up before their time, because the next ones needed their IDs.
     #[serde(default)]
     pub displaced: u64,
@@ -69,6 +72,13 @@ pub struct Counts {
     /// all answers without a search.
     #[serde(default)]
     pub in_time: u64,
+}
+
+impl Counts {
+    /// What was due, whatever became of it.
+    pub fn due(&self) -> u64 {
+        self.sent + self.unsent + self.unreached
+    }
 }
 
 /// A second of a load.

@@ -21,6 +21,7 @@ pub(super) fn look() -> Machine {
         vulnerabilities: vulnerabilities(),
         stolen: map(read("/proc/stat"), stolen),
         huge_pages: map(meminfo.clone(), |text| entry(text, "HugePages_Total:")),
+        available: map(meminfo.clone(), |text| entry(text, "MemAvailable:")),
         huge_page_size: map(meminfo, |text| entry(text, "Hugepagesize:")),
         bpf_jit: bpf_jit(),
         bpf_files: map(read("/proc/self/mountinfo"), |text| Some(has_bpf_files(text))),

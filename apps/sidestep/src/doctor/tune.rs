@@ -114,9 +114,11 @@ fn plan(options: &Tune) -> anyhow::Result<Plan> {
     let facts = Facts { machine: Some(machine::look()), interface: Some(interface), program: None };
     let wishes = options.wishes.wishes();
     let findings = ::doctor::examine(&facts, &wishes);
-    let refused = |finding: &&Finding| finding.id == "queues.port" && finding.verdict == Verdict::Bad;
-    if let Some(finding) = findings.iter().find(refused) {
-        bail!("--port: {}", finding.seen);
+    for (option, id) in [("--port", "queues.port"), ("--huge-pages", "memory.huge-pages")] {
+        let refused = |finding: &&Finding| finding.id == id && finding.verdict == Verdict::Bad;
+        if let Some(finding) = findings.iter().find(refused) {
+            bail!("{option}: {}", finding.seen);
+        }
     }
     let wanted = findings.iter().filter(|finding| !options.without.iter().any(|id| id == finding.id));
     let mut steps = Vec::new();
@@ -217,11 +219,20 @@ fn carry_out(file: &StateFile, state: &mut State, step: &Step, done: &mut Vec<Ch
             bail!("the kernel took the value, and the setting stays as it was");
         }
         change.after = after;
+        let is_short = number_in(&change.after) < number_in(&step.to);
         state.changes.last_mut().expect("it was just noted").after.clone_from(&change.after);
+        let after = change.after.clone();
         *done.last_mut().expect("it was just added") = change;
         file.save(state)?;
+        if is_short && matches!(step.setting, Setting::File { .. }) {
+            bail!("the kernel made it {after}, which is less than {}", step.to);
+        }
     }
     Ok(())
+}
+
+fn number_in(value: &str) -> Option<u64> {
+    value.trim().parse().ok()
 }
 
 /// Undoes what this run has changed, after a step that failed.

@@ -361,12 +361,17 @@ fn save(report: &Report, reports: &Reports) -> anyhow::Result<()> {
 }
 
 fn compare(options: &Compare) -> anyhow::Result<ExitCode> {
+    let html = options.html.as_deref();
+    if let Some(path) = html.filter(|path| [&options.first, &options.second].into_iter().any(|it| it == path))
+    {
+        bail!("--html {}: it is one of the reports: name another file", path.display());
+    }
     let (first, second) = (read_report(&options.first)?, read_report(&options.second)?);
-    if options.html.as_deref() != Some(Path::new("-")) {
+    if html != Some(Path::new("-")) {
         output::to_stdout(|out| text::compare(&first, &second, out))?;
     }
-    if let Some(path) = &options.html {
-        write_file(path, &html::page(&[&first, &second]))?;
+    if let Some(path) = html {
+        write_file(path, &self::html::page(&[&first, &second]))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -235,6 +235,9 @@ fn fault_of(error: &io::Error) -> Fault {
         Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM | Errno::EADDRNOTAVAIL) => {
             Fault::NoSocket
         }
+        Some(Errno::ENETUNREACH | Errno::EHOSTUNREACH | Errno::ENETDOWN | Errno::EHOSTDOWN) => {
+            Fault::Unreachable
+        }
         _ => Fault::NotConnected,
     }
 }
@@ -364,6 +367,13 @@ fn connect(target: &Target) -> io::Result<Socket> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_without_a_way_is_not_one_that_takes_too_long() {
+        let fault = |errno: Errno| fault_of(&io::Error::from_raw_os_error(errno as i32));
+        let faults = [Errno::ENETUNREACH, Errno::EHOSTUNREACH, Errno::ETIMEDOUT].map(fault);
+        assert_eq!(faults, [Fault::Unreachable, Fault::Unreachable, Fault::NotConnected]);
+    }
 
     /// A connection may be dialled while something of the one before it is still to be done, with its number.
     #[test]

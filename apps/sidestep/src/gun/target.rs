@@ -34,7 +34,8 @@ fn is_own_v4(address: Ipv4Addr) -> bool {
 }
 
 fn is_own_v6(address: Ipv6Addr) -> bool {
-    let is_documentation = address.segments()[..2] == [0x2001, 0xdb8]; // RFC 3849.
+    let [first, second, ..] = address.segments();
+    let is_documentation = [first, second] == [0x2001, 0xdb8] || (first, second >> 12) == (0x3fff, 0); // RFC 3849, 9637.
     address.is_loopback() || address.is_unique_local() || address.is_unicast_link_local() || is_documentation
 }
 
@@ -54,6 +55,7 @@ mod tests {
             "100.64.0.1",
             "::1",
             "fd00::1",
+            "3fff:fff::1",
             "fe80::1",
             "::ffff:10.0.0.1",
         ] {

@@ -124,7 +124,7 @@ fn truncated_part(load: &Summary) -> f64 {
 
 /// So many answers as hundredths of what was due.
 fn part(load: &Summary, answers: u64) -> f64 {
-    100.0 * answers as f64 / (load.counts.sent + load.counts.unsent).max(1) as f64
+    100.0 * answers as f64 / load.counts.due().max(1) as f64
 }
 
 pub(crate) fn end(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -207,7 +207,7 @@ pub(super) fn named_faults(load: &Summary) -> Vec<(String, u64)> {
     let counts = &load.counts;
     let named = [
         ("lost".to_owned(), load.lost),
-        ("of them never sent".to_owned(), counts.unsent),
+        ("of them never sent".to_owned(), counts.unsent + counts.unreached),
         (
             "of them given up before their time, as the next ones needed their IDs".to_owned(),
             counts.displaced,

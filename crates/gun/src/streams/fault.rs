@@ -5,8 +5,10 @@
 pub enum Fault {
     /// Nobody listens there.
     Refused,
-    /// There was no connection in time, or no way to the server.
+    /// There was no connection in time.
     NotConnected,
+    /// The own system, or a router, knows no way to the server.
+    Unreachable,
     /// The own system had no descriptor or no port left.
     NoSocket,
     /// TLS found no common ground, or the certificate is not trusted.
@@ -31,6 +33,7 @@ impl Fault {
         match self {
             Fault::Refused => "connections refused",
             Fault::NotConnected => "connections not made in time",
+            Fault::Unreachable => "connections without a way to the server",
             Fault::NoSocket => "sockets refused by the system",
             Fault::Tls => "TLS handshakes failed",
             Fault::Reset => "reset",
