@@ -42,7 +42,11 @@ fn run(trial: &Trial, network: &Network, host: &str, arguments: &str) -> (usize,
     let crashed =
         output.lines().filter_map(|line| line.trim().split_once(" crashed")).map(|(module, _)| module);
     failed.extend(crashed.filter_map(|module| module.rsplit(' ').next()).map(str::to_owned));
-    (results.matches("<testcase ").count(), failed)
+    let count = results.matches("<testcase ").count();
+    if count == 0 {
+        println!("{output}");
+    }
+    (count, failed)
 }
 
 /// The names of the tests that failed, in JUnit's XML. Why they did is printed: it may not happen again.
