@@ -4,6 +4,8 @@ use clock::{Duration, Instant};
 
 /// Nanoseconds of a second.
 const SECOND: u128 = 1_000_000_000;
+/// A generator that is no later than this keeps up.
+const LATE_MAX: Duration = Duration::from_millis(10);
 
 /// Questions at a fixed rate for a while.
 #[derive(Clone, Debug)]
@@ -56,11 +58,12 @@ impl Schedule {
         Some(due)
     }
 
-    /// How many were not taken that were due in so long from the start, less what is due in a millisecond: who is no later than that has done all.
+    /// How many were not taken that were due in so long from the start; none if they are no more than come in [`LATE_MAX`]: whoever ends a load ends it amid something.
     pub fn left_of(&self, length: Duration) -> u64 {
-        let nanos = length.as_nanos().saturating_sub(1_000_000);
-        let due = u128::from(self.rate) * u128::from(nanos) / SECOND;
-        u64::try_from(due).unwrap_or(u64::MAX).min(self.count).saturating_sub(self.taken)
+        let due_in = |length: Duration| u128::from(self.rate) * u128::from(length.as_nanos()) / SECOND;
+        let due = u64::try_from(due_in(length)).unwrap_or(u64::MAX).min(self.count);
+        let left = due.saturating_sub(self.taken);
+        if u128::from(left) > due_in(LATE_MAX) { left } else { 0 }
     }
 
     /// How many were taken, and how many there are.
@@ -98,8 +101,8 @@ mod tests {
     fn what_is_left_is_what_was_due_and_not_taken() {
         let mut schedule = Schedule::new(at(0), 1_000_000, Duration::from_secs(1));
         (0..300_000).for_each(|_| assert!(schedule.take(at(1_000_000)).is_some()));
-        assert_eq!(schedule.left_of(Duration::from_millis(301)), 0);
-        assert_eq!(schedule.left_of(Duration::from_millis(401)), 100_000);
+        assert_eq!(schedule.left_of(Duration::from_millis(310)), 0);
+        assert_eq!(schedule.left_of(Duration::from_millis(400)), 100_000);
         assert_eq!(schedule.left_of(Duration::from_secs(9)), 700_000, "there are no more");
     }
 

@@ -395,11 +395,13 @@ pub(crate) fn look(source: &Zone, spec: &ZoneSpec) -> Result<Option<String>, Str
         ))),
         _ => {
             // Others may be of another signer, and have left the file or updates since.
-            let lost = held.as_ref().and_then(Version::tree).and_then(|held| keys.lost(held, source));
+            let held = held.as_ref().and_then(Version::tree);
+            let lost = held.and_then(|held| keys.lost(held, source));
             if let Some(lost) = lost.filter(|lost| lost.signs) {
                 return Err(gone(&lost, directory));
             }
-            keys.at(unix_time()).map_err(|error| error.to_string())?;
+            let as_served = held.map_or_else(|| keys.clone(), |held| keys.put_off(held, unix_time()));
+            as_served.at(unix_time()).map_err(|error| error.to_string())?;
             Ok(keys.ends_alone(unix_time()).map(|(key, end)| {
                 format!(
                     "by its file its key {} ends at {}, and no other key-signing key follows. It will sign on, and has to be replaced by hand: sidestep \
