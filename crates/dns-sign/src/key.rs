@@ -381,7 +381,8 @@ impl Key {
         let secret = match read_label(private)? {
             Some(label) => Secret::Elsewhere { label, signer: None },
             None => {
-                let secret = SecretKeyBytes::parse_from_bind(private).map_err(|_| KeyError::Private)?;
+                let private = in_full(private, public.algorithm().to_int())?;
+                let secret = SecretKeyBytes::parse_from_bind(&private).map_err(|_| KeyError::Private)?;
                 let pair = KeyPair::from_bytes(&secret, public).map_err(|error| why_unfit(error, public))?;
                 Secret::Here(Arc::new(pair))
             }
@@ -490,6 +491,24 @@ fn read_label(private: &str) -> Result<Option<String>, KeyError> {
     Ok(Some(label.trim_end_matches('\0').to_owned()))
 }
 
+/// The text of a `.private` file with the secret of an ECDSA key in its full length: BIND leaves zeros at its front out, as one key of 256 has.
+fn in_full(private: &str, algorithm: u8) -> Result<String, KeyError> {
+    let len = match algorithm {
+        13 => 32,
+        14 => 48,
+        _ => return Ok(private.to_owned()),
+    };
+    let line = |line: &str| match line.split_once(':').filter(|(word, _)| word.trim() == "PrivateKey") {
+        None => Ok(format!("{line}\n")),
+        Some((word, text)) => {
+            let octets = base64::decode::<Vec<u8>>(text.trim()).map_err(|_| KeyError::Private)?;
+            let zeros = vec![0; usize::saturating_sub(len, octets.len())];
+            Ok(format!("{word}: {}\n", base64::encode_string(&[zeros, octets].concat())))
+        }
+    };
+    private.lines().map(line).collect()
+}
+
 /// The text of a `.key` file with the class that Knot's `keymgr` leaves out, as a zone file may (RFC 1035, 5.1).
 fn with_class(public: &str) -> String {
     let with_class = |line: &str| {
@@ -569,6 +588,18 @@ mod tests {
         assert_eq!((again.label(), again.times), (Some(label), other));
         let broken = files.private.replace("Label: ", "Label: -");
         assert_eq!(Key::read(origin.as_name(), &files.public, &broken).err(), Some(KeyError::Private));
+    }
+
+    /// One of 256 keys of `dnssec-keygen` is so: this one was made by it.
+    #[test]
+    fn a_secret_may_lack_the_zeros_at_its_front() {
+        let origin = NameBuf::from_text(b"x.test.", None).unwrap();
+        let public = "x.test. IN DNSKEY 257 3 13 LWLsbXvWz7UlrIQ7yTuU9zyxsABX/6v7u9Q8vK0vUs8or9k7HtgZr3Qx jrL0RSjlCckZPkS4yjZyxx/eC+HJmw==\n";
+        let private = "Private-key-format: v1.3\nAlgorithm: 13 (ECDSAP256SHA256)\nPrivateKey: mpwbmvNgXVq2r4pFfdZI0IpOERfAU2m9Aw6OM/SsZQ==\n";
+        let key = Key::read(origin.as_name(), public, private).unwrap();
+        assert_eq!((key.tag(), key.sign(b"abc").map(|signature| signature.len())), (20316, Some(64)));
+        let long = private.replace("PrivateKey: ", "PrivateKey: AAAA");
+        assert_eq!(Key::read(origin.as_name(), public, &long).err(), Some(KeyError::Private));
     }
 
     /// Knot's `keymgr` prints no class.
