@@ -420,3 +420,34 @@ fn signed_zone(
         _lock: lock,
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_ends_by_hand_before_the_parent_has_shown_the_next_one_only_by_force() {
+        let directory = std::env::temp_dir().join(format!("sidestep-retire-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let origin = NameBuf::from_text(b"example.org.", None).unwrap();
+        let long_ago = unix_time() - 1_000_000;
+        let told = Times { sync_publish: Some(long_ago), ..Times::first(long_ago) };
+        for times in [Times { sync_delete: Some(long_ago), ..told }, told] {
+            let algorithm = Algorithm::default();
+            key_files::generate(origin.as_name(), &directory, algorithm, Role::KeySigning, times).unwrap();
+        }
+        let keys = key_files::read(origin.as_name(), &directory).unwrap();
+        let old = keys.keys().iter().find(|key| key.times.sync_delete.is_some()).unwrap().tag();
+        let parent = Some(Parent::default());
+        let zone = SignedZone { origin, directory, keys, key_uri: None, parent, served: None, _lock: None };
+        let refused = retire(&zone, old, false).unwrap_err().to_string();
+        assert!(
+            refused.contains("which the server has not asked yet") && refused.contains("--force"),
+            "{refused}"
+        );
+        retire(&zone, old, true).unwrap();
+        let zone = SignedZone { parent: None, ..zone };
+        retire(&zone, old, false).unwrap();
+        std::fs::remove_dir_all(&zone.directory).unwrap();
+    }
+}
