@@ -274,5 +274,9 @@ fn icmp_errors_are_no_malformed_answers() {
     assert!(gun.turn(now).received >= 5);
     let (summary, _) = gun.finish(RATE, LENGTH);
     assert_eq!((summary.counts.malformed, summary.counts.foreign), (0, 0));
-    assert_eq!(summary.lost, summary.counts.sent);
+    assert_eq!(
+        summary.lost,
+        summary.counts.sent + summary.counts.unreached,
+        "nothing is answered by an error"
+    );
 }
