@@ -9,8 +9,8 @@ use bench::gun::knee;
 use bench::record::{Figure, Run};
 use bench::report::median;
 use lab::{
-    CLIENT_INTERFACE, Conditions, Device, Directory, Lab, LabError, Outcome, Peer, Placed, Procedure,
-    QUESTIONS, Questions, Round, Sidestep, VETH, Workload, all_places, by_place, in_one_place,
+    CLIENT_INTERFACE, Conditions, Device, Directory, Kxdpgun, Lab, LabError, Outcome, Peer, Placed,
+    Procedure, QUESTIONS, Questions, Round, Sidestep, VETH, Workload, all_places, by_place, in_one_place,
     markdown_table, outcomes, ratio_table,
 };
 
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Who is measured. The echo answers nothing: it shows what the generator and the wire allow.
+/// Who is measured. The echo answers nothing: with as many octets as the answers have, it shows what the generator and the wire allow.
 struct Peers {
     nsd: Peer,
     knot: Peer,
@@ -47,14 +47,16 @@ struct Peers {
 }
 
 impl Peers {
-    fn new() -> Peers {
+    /// With an echo of so many octets.
+    fn new(reply_size: u64) -> Peers {
         let over_xdp = Sidestep::on(Device::Xdp);
+        let echo = format!("echo={reply_size}");
         Peers {
             nsd: Peer::Nsd,
             knot: Peer::Knot,
             knot_xdp: Peer::KnotXdp,
             on_kernel: Peer::Sidestep(Sidestep::on(Device::Kernel)),
-            echo: Peer::Sidestep(over_xdp.clone().with(&["--responder", "echo"]).named("bare echo")),
+            echo: Peer::Sidestep(over_xdp.clone().with(&["--responder", &echo]).named("bare echo, as long")),
             over_xdp: Peer::Sidestep(over_xdp),
         }
     }
@@ -69,7 +71,6 @@ impl Peers {
 
 fn measure(rounds: u32, workloads: &[Workload]) -> Result<(), LabError> {
     let procedure = Procedure::thorough(rounds);
-    let peers = Peers::new();
     let offered = format!(
         "kxdpgun -b 32 over AF_XDP on core 0, {QUESTIONS} questions, {} s at each load of the search",
         procedure.seconds
@@ -83,9 +84,10 @@ fn measure(rounds: u32, workloads: &[Workload]) -> Result<(), LabError> {
     let mut figures = Vec::new();
     for workload in workloads {
         println!("## {workload}\n");
-        let contenders = peers.for_workload(*workload);
         let directory = Directory::new()?; // Servers read the zone there, until the last one has ended.
         let questions = workload.prepare(&directory)?;
+        let peers = Peers::new(reply_size(&questions)?);
+        let contenders = peers.for_workload(*workload);
         let measured = procedure.run(&questions, &contenders, show_progress)?;
         figures.extend(figures_of(*workload, &outcomes(&contenders, all_places(&measured))));
         print_outcomes(&peers, *workload, measured);
@@ -93,10 +95,17 @@ fn measure(rounds: u32, workloads: &[Workload]) -> Result<(), LabError> {
             generators(rounds, &peers, &questions, &figures)?;
         }
     }
-    let against = [peers.nsd.name(), peers.knot_xdp.name()];
+    let against = [Peer::Nsd.name(), Peer::KnotXdp.name()];
     let against = against.each_ref().map(String::as_str);
     let run = Run { name: "veth", conditions: &conditions, figures, against: &against };
     run.keep()
+}
+
+/// Octets of an average answer of ours.
+fn reply_size(questions: &Questions) -> Result<u64, LabError> {
+    let lab = Lab::for_figures()?;
+    let _server = Peer::Sidestep(Sidestep::on(Device::Xdp)).start(&lab, &questions.zone)?;
+    Ok(Kxdpgun::asking(questions, 10_000).run(&lab)?.reply_size)
 }
 
 /// kxdpgun and `sidestep gun dns` beside each other, both over AF_XDP, each to the knee of the servers on AF_XDP. What the bare echo sends back are

@@ -110,15 +110,15 @@ impl<'m, 'a> Writer<'m, 'a> {
     /// how many records that are; on `Full`, nothing was written.
     pub fn rrset(&mut self, owner: Owner<'a>, rrset: Rrset<'a>, ttl: u32, first: u16) -> Result<u16, Full> {
         let mark = self.mark();
-        let skip = usize::from(first % rrset.count());
-        let rotated = rrset.records().skip(skip).chain(rrset.records().take(skip));
-        for rdata in rotated {
-            if let Err(full) = self.record(owner, rrset.rtype(), ttl, rdata) {
-                self.rewind(mark);
-                return Err(full);
-            }
-        }
-        Ok(rrset.count())
+        let count = rrset.count();
+        let skip = if first == 0 { 0 } else { usize::from(first % count) };
+        let mut write = |rdata| self.record(owner, rrset.rtype(), ttl, rdata);
+        let written = match skip {
+            0 => rrset.records().try_for_each(write),
+            skip => rrset.records().skip(skip).chain(rrset.records().take(skip)).try_for_each(&mut write),
+        };
+        written.inspect_err(|_| self.rewind(mark))?;
+        Ok(count)
     }
 
     /// Writes one record; on `Full`, what was written must be taken back by the caller.

@@ -381,19 +381,29 @@ fn name_of(node: Node<'_>) -> Name<'_> {
 /// Within labels the octets 0 and 1 become two octets, so that a label's end sorts in front of whatever may follow there.
 fn key(name: Name<'_>, depth: u8) -> u64 {
     let starts = LabelStarts::of(name);
-    let octets = (depth + 1..=starts.count()).flat_map(|labels| {
+    let (mut key, mut room) = (0, u64::BITS);
+    let mut push = |octet: u8| {
+        room = room.saturating_sub(u8::BITS);
+        key |= u64::from(octet) << room;
+        room > 0
+    };
+    for labels in depth + 1..=starts.count() {
         let (len, rest) =
             name.as_bytes()[starts.of_last(labels)..].split_first().expect("a label has a length");
-        let label = &rest[..usize::from(*len)];
-        let escaped = label.iter().flat_map(|octet| match octet {
-            0 | 1 => [Some(1), Some(octet + 1)],
-            octet => [Some(octet.to_ascii_lowercase()), None],
-        });
-        escaped.flatten().chain([0])
-    });
-    let mut key = [0; 8];
-    key.iter_mut().zip(octets).for_each(|(to, octet)| *to = octet);
-    u64::from_be_bytes(key)
+        for octet in &rest[..usize::from(*len)] {
+            let has_room = match octet {
+                0 | 1 => push(1) && push(octet + 1),
+                octet => push(octet.to_ascii_lowercase()),
+            };
+            if !has_room {
+                return key;
+            }
+        }
+        if !push(0) {
+            return key;
+        }
+    }
+    key
 }
 
 #[cfg(test)]

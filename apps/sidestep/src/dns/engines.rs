@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use clock::{Duration, Instant};
 use dns_auth::Counters;
 use dns_server::{Admission, DnsOverTcp, DnsResponder, Published};
-use engine::{Application, Datagram, Echo, Engine, EngineHandle, ReturnPath, TcpServer, UdpResponder};
+use engine::{Application, Datagram, Engine, EngineHandle, ReturnPath, TcpServer, UdpResponder};
 use stack::TcpOptions;
 use steering::ListenAddress;
 
@@ -41,8 +41,8 @@ pub(crate) fn start_engines(
         let settings = engine_config(config, core);
         let (responder, counters) = dns();
         match (&config.device, config.responder) {
-            (_, ResponderKind::Echo) => {
-                spawn(number, Engine::new(settings, AnyResponder::Echo(Echo)), vec![])
+            (_, ResponderKind::Echo(least)) => {
+                spawn(number, Engine::new(settings, AnyResponder::Echo(least.into())), vec![])
             }
             (DeviceChoice::Kernel(_), ResponderKind::Dns) => {
                 let responder = AnyResponder::Dns(Box::new(responder));
@@ -125,22 +125,22 @@ fn stack_config(config: &Config) -> stack::Config {
 enum AnyResponder {
     /// The zones.
     Dns(Box<DnsResponder>),
-    /// A bare echo.
-    Echo(Echo),
+    /// A bare echo, of so many octets at least.
+    Echo(usize),
 }
 
 impl UdpResponder for AnyResponder {
     fn respond(&mut self, batch: &mut [Datagram<'_>], now: Instant) {
         match self {
             AnyResponder::Dns(responder) => responder.respond(batch, now),
-            AnyResponder::Echo(echo) => echo.respond(batch, now),
+            AnyResponder::Echo(least) => batch.iter_mut().for_each(|datagram| echo(datagram, *least)),
         }
     }
 
     fn on_sample(&mut self, took: Duration) {
         match self {
             AnyResponder::Dns(responder) => responder.on_sample(took),
-            AnyResponder::Echo(echo) => echo.on_sample(took),
+            AnyResponder::Echo(_) => {}
         }
     }
 
@@ -154,4 +154,11 @@ impl UdpResponder for AnyResponder {
             AnyResponder::Echo(_) => None,
         }
     }
+}
+
+/// Answers with what came, and zeros behind it up to `least` octets.
+fn echo(datagram: &mut Datagram<'_>, least: usize) {
+    let len = least.min(datagram.buffer.len()).max(datagram.len);
+    datagram.buffer[datagram.len..len].fill(0);
+    datagram.reply = Some(len);
 }

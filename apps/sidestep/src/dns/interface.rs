@@ -28,7 +28,7 @@ pub(crate) fn open(
 ) -> anyhow::Result<Interface> {
     let transports: &[Transport] = match config.responder {
         ResponderKind::Dns => &[Transport::Udp, Transport::Tcp],
-        ResponderKind::Echo => &[Transport::Udp],
+        ResponderKind::Echo(_) => &[Transport::Udp],
     };
     let both = |&listen: &ListenAddress| transports.iter().map(move |&transport| (transport, listen));
     let device = XdpOptions {

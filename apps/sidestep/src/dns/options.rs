@@ -1,6 +1,7 @@
 //! The command line of `sidestep dns`.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 
@@ -68,7 +69,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "MODE")]
     pub(crate) xdp_mode: Option<XdpMode>,
 
-    /// What answers: the zones, or an echo of each request, which measures the network path alone [default: dns].
+    /// What answers: `dns`, the zones, or `echo`, each request as it came, which measures the network path alone. `echo=OCTETS` fills
+    /// what is shorter up to that length with zeros, so that its answers are as long as others [default: dns].
     #[arg(long, value_name = "WHAT")]
     pub(crate) responder: Option<ResponderKind>,
 
@@ -117,13 +119,27 @@ pub(crate) enum BusyPoll {
 }
 
 /// What answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ResponderKind {
     /// The zones.
     #[default]
     Dns,
-    /// Each request is sent back unchanged.
-    Echo,
+    /// Each request is sent back. Zeros fill it up to so many octets, if it is shorter.
+    Echo(u16),
+}
+
+impl FromStr for ResponderKind {
+    type Err = &'static str;
+
+    fn from_str(word: &str) -> Result<ResponderKind, Self::Err> {
+        let octets = |digits: &str| digits.parse().ok();
+        match word {
+            "dns" => Some(ResponderKind::Dns),
+            "echo" => Some(ResponderKind::Echo(0)),
+            word => word.strip_prefix("echo=").and_then(octets).map(ResponderKind::Echo),
+        }
+        .ok_or("`dns`, `echo` or `echo=OCTETS` is wanted")
+    }
 }
 
 impl Sources {

@@ -326,7 +326,7 @@ fn start_tcp(
     published: &Arc<ArcSwap<Published>>,
     admission: &Arc<Admission>,
 ) -> anyhow::Result<Option<Tcp>> {
-    if config.responder == ResponderKind::Echo {
+    if matches!(config.responder, ResponderKind::Echo(_)) {
         return Ok(None);
     }
     let counters = Arc::new(Counters::default());
@@ -371,7 +371,7 @@ fn ready_line(
             }
             what
         }
-        ResponderKind::Echo => "an echo responder".to_owned(),
+        ResponderKind::Echo(_) => "an echo responder".to_owned(),
     };
     format!("ready: {what}, {}, {}", devices.describe(), counted(engines, "engine"))
 }
