@@ -268,6 +268,11 @@ pub(crate) fn has_handled(blocked: u64) -> bool {
     THREAD.with(|thread| thread.handled.get()).signals & !blocked != 0
 }
 
+/// From here on [`has_handled`] and [`interrupted`] tell of handlers that are to come.
+pub(crate) fn forget_handled() {
+    THREAD.with(|thread| thread.handled.set(Handled::NONE));
+}
+
 /// A handler of `signal` ran on this thread.
 pub fn on_handler(signal: i32, restart: bool) {
     THREAD.with(|thread| {

@@ -12,6 +12,7 @@ mod epoll_control;
 mod epoll_kernel;
 mod epoll_wait;
 mod error_queue;
+mod interrupted;
 mod kernel_only;
 mod lifecycle;
 mod listen;
@@ -92,7 +93,8 @@ pub fn on_bind(fd: RawFd) {
 
 /// accept4(2). The peer's address, as a `sockaddr`, goes to `name`; the result is the descriptor, and the length that the address has.
 pub fn accept(fd: RawFd, name: Option<&mut [u8]>, flags: i32) -> Verdict<(RawFd, usize)> {
-    verdict(fd, |process| process.accept(fd, name, flags))
+    let verdict = verdict(fd, |process| process.accept(fd, name, flags));
+    interrupted::unless_interrupted(verdict, fd, libc::POLLIN, 0)
 }
 
 /// After [`Verdict::Kernel`]: accept4(2) on the listener `fd` returned a connection.
@@ -122,13 +124,16 @@ pub fn close_range(first: u32, last: u32, flags: u32) -> Verdict<()> {
 
 /// recvmsg(2) and all that are special cases of it.
 pub fn receive(fd: RawFd, request: &mut Receive<'_, '_>) -> Verdict<Received> {
-    verdict(fd, |process| process.receive(fd, request))
+    let flags = request.flags;
+    let verdict = verdict(fd, |process| process.receive(fd, request));
+    interrupted::unless_interrupted(verdict, fd, libc::POLLIN, flags)
 }
 
 /// sendmsg(2) and all that are special cases of it. Whether `SIGPIPE` is due is told by `EPIPE` without `MSG_NOSIGNAL`; the
 /// caller raises it.
 pub fn send(fd: RawFd, request: &Send<'_, '_>) -> Verdict<usize> {
-    verdict(fd, |process| process.send(fd, request))
+    let verdict = verdict(fd, |process| process.send(fd, request));
+    interrupted::unless_interrupted(verdict, fd, libc::POLLOUT, request.flags)
 }
 
 /// sendmmsg(2) on a UDP socket, datagram by datagram; `None` if each is to be sent by [`send()`]. No other function may be called until it is
@@ -164,12 +169,14 @@ pub fn epoll_wait(
     timeout: Option<Duration>,
     mask: Option<SignalMask>,
 ) -> Verdict<usize> {
-    verdict(epfd, |process| process.epoll_wait(epfd, events, timeout, mask))
+    let verdict = verdict(epfd, |process| process.epoll_wait(epfd, events, timeout, mask));
+    interrupted::unless_handled(verdict, timeout, mask)
 }
 
 /// ppoll(2); `None` waits for ever.
 pub fn poll(fds: &mut [PollFd], timeout: Option<Duration>, mask: Option<SignalMask>) -> Verdict<usize> {
-    global::process().map_or(Verdict::Kernel, |process| process.poll(fds, timeout, mask))
+    let verdict = global::process().map_or(Verdict::Kernel, |process| process.poll(fds, timeout, mask));
+    interrupted::unless_handled(verdict, timeout, mask)
 }
 
 /// getsockname(2); returns the length that the address has.

@@ -67,6 +67,8 @@ impl Process {
         let polled = Polled { watched, kernel, moves: state.moves, kernel_asked_at: Instant::ZERO };
         let deadline = timeout.map(|timeout| now + timeout.into());
         match self.poll_until(state, polled, fds, deadline, mask) {
+            // The handler ran in the sleep that ended by the move.
+            Err(MOVED) if inside::has_handled(mask.unwrap_or(0)) => Verdict::Done(fail(libc::EINTR)),
             Err(MOVED) => self.poll_again(fds, deadline, mask),
             result => Verdict::Done(result),
         }
@@ -81,6 +83,7 @@ impl Process {
         mask: Option<SignalMask>,
     ) -> Result<usize, Errno> {
         batch::close();
+        inside::forget_handled();
         let (sockets, epolls, kernel) = (polled.sockets(), polled.epolls(), polled.kernel.clone());
         let several = Several { sockets: &sockets, epolls: &epolls, kernel: &kernel };
         let waiting = Waiting { on: On::Many(several), deadline, mask, restarts: false };
