@@ -99,7 +99,7 @@ impl Rebuilds {
             return None;
         }
         let served = with_lines_of(&held.served, follow_all(served, &differences)?);
-        Some(Version { served, history: Arc::clone(&held.history), signing: None })
+        Some(Version { served, ..held.clone() })
     }
 }
 
@@ -146,6 +146,7 @@ mod tests {
     use dns_zone::{ZoneBuilder, ZoneEditor};
 
     use super::*;
+    use crate::dns::signing::Signing;
 
     fn name(text: &str) -> NameBuf {
         NameBuf::from_text(text.as_bytes(), None).unwrap()
@@ -246,6 +247,16 @@ mod tests {
             assert!(server.held.history.between(serial - 1, serial).is_some());
             assert!(server.rebuilds.under_way.is_none());
         }
+    }
+
+    #[test]
+    fn a_zone_that_is_signed_here_is_so_when_it_is_built_anew() {
+        let mut server = Server::new();
+        server.update_until_a_rebuild_begins();
+        let signing = Arc::new(Signing::without_keys(server.held.tree().unwrap().clone()));
+        server.held.signing = Some(Arc::clone(&signing));
+        assert!(server.wait());
+        assert!(server.held.signing.is_some_and(|held| Arc::ptr_eq(&held, &signing)));
     }
 
     #[test]

@@ -71,6 +71,28 @@ pub(crate) struct Signing {
     made: Arc<Made>,
 }
 
+#[cfg(test)]
+impl Signing {
+    /// That of a zone without keys.
+    pub(crate) fn without_keys(source: Zone) -> Signing {
+        Signing {
+            source,
+            keys: Arc::new(KeySet::new(Vec::new())),
+            denial: DenialBy::Nsec,
+            has_csync: false,
+            directory: PathBuf::new(),
+            algorithm: None,
+            makes_keys: false,
+            key_uri: None,
+            file: PathBuf::new(),
+            from_memory: None,
+            unsaved: None,
+            noted: None,
+            made: Arc::default(),
+        }
+    }
+}
+
 /// Signatures that were made, by owner, type, TTL and data of what they cover.
 type Made = Mutex<HashMap<(NameBuf, u16, u32, Vec<Vec<u8>>), Vec<Vec<u8>>>>;
 
