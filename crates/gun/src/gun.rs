@@ -207,10 +207,12 @@ impl<D: Device, M: Messages> Gun<D, M> {
         let unsent = self.leaving.len() as u64;
         self.leaving.drain(..).for_each(|frame| self.device.release(frame));
         self.count_dropped();
-        let unreached = self.schedule.left_of(length);
+        self.schedule
+            .left_by_second(length)
+            .for_each(|(second, count)| self.tally.on_unreached(second, count));
         let counts = self.tally.counts_mut();
-        (counts.refused, counts.unreached) = (counts.refused + unsent, unreached);
-        let (lost, sent) = (self.flights.unanswered() + unreached, self.flights.sent());
+        counts.refused += unsent;
+        let (lost, sent) = (self.flights.unanswered() + counts.unreached, self.flights.sent());
         let rest = Rest { device: self.device, sockets: self.sockets, sent };
         (self.tally.summary(offered, length, lost), rest)
     }

@@ -58,12 +58,19 @@ impl Schedule {
         Some(due)
     }
 
-    /// How many were not taken that were due in so long from the start; none if they are no more than come in [`LATE_MAX`]: whoever ends a load ends it amid something.
-    pub fn left_of(&self, length: Duration) -> u64 {
+    /// How many were not taken that were due in so long from the start, by the second in which they were, of which the first is 0. None if they are
+    /// no more than come in [`LATE_MAX`]: whoever ends a load ends it amid something.
+    pub fn left_by_second(&self, length: Duration) -> impl Iterator<Item = (usize, u64)> + use<> {
         let due_in = |length: Duration| u128::from(self.rate) * u128::from(length.as_nanos()) / SECOND;
         let due = u64::try_from(due_in(length)).unwrap_or(u64::MAX).min(self.count);
-        let left = due.saturating_sub(self.taken);
-        if u128::from(left) > due_in(LATE_MAX) { left } else { 0 }
+        let is_late = u128::from(due.saturating_sub(self.taken)) > due_in(LATE_MAX);
+        let (mut next, end, rate) = (self.taken, if is_late { due } else { 0 }, self.rate.max(1));
+        std::iter::from_fn(move || {
+            let second = next / rate;
+            let count = end.min((second + 1) * rate).checked_sub(next).filter(|count| *count > 0)?;
+            next += count;
+            Some((second as usize, count))
+        })
     }
 
     /// How many were taken, and how many there are.
@@ -101,9 +108,13 @@ mod tests {
     fn what_is_left_is_what_was_due_and_not_taken() {
         let mut schedule = Schedule::new(at(0), 1_000_000, Duration::from_secs(1));
         (0..300_000).for_each(|_| assert!(schedule.take(at(1_000_000)).is_some()));
-        assert_eq!(schedule.left_of(Duration::from_millis(310)), 0);
-        assert_eq!(schedule.left_of(Duration::from_millis(400)), 100_000);
-        assert_eq!(schedule.left_of(Duration::from_secs(9)), 700_000, "there are no more");
+        let left = |schedule: &Schedule, length| schedule.left_by_second(length).collect::<Vec<_>>();
+        assert_eq!(left(&schedule, Duration::from_millis(310)), []);
+        assert_eq!(left(&schedule, Duration::from_millis(400)), [(0, 100_000)]);
+        assert_eq!(left(&schedule, Duration::from_secs(9)), [(0, 700_000)], "there are no more");
+        let mut long = Schedule::new(at(0), 1000, Duration::from_millis(3500));
+        (0..1500).for_each(|_| assert!(long.take(at(4_000_000)).is_some()));
+        assert_eq!(left(&long, Duration::from_secs(4)), [(1, 500), (2, 1000), (3, 500)]);
     }
 
     #[test]

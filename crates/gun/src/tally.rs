@@ -110,8 +110,10 @@ impl Early {
 /// What became of the questions that were due in a second.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fate {
+    /// Of those that were sent, or tried to be.
     due: u64,
     answered: u64,
+    unreached: u64,
 }
 
 impl Tally {
@@ -254,8 +256,17 @@ impl Tally {
         is_repeated
     }
 
+    /// So many questions that were due in a second, the first of which is 0, were never come to.
+    pub(crate) fn on_unreached(&mut self, second: usize, count: u64) {
+        self.counts.unreached += count;
+        self.fate_in(second).unreached += count;
+    }
+
     fn fate(&mut self, due: Instant) -> &mut Fate {
-        let second = due.since(self.start).as_secs() as usize;
+        self.fate_in(due.since(self.start).as_secs() as usize)
+    }
+
+    fn fate_in(&mut self, second: usize) -> &mut Fate {
         if second >= self.fates.len() {
             self.fates.resize(second + 1, Fate::default());
         }
@@ -323,7 +334,7 @@ impl Tally {
             self.seconds.pop();
         }
         for (second, fate) in self.seconds.iter_mut().zip(&self.fates) {
-            second.lost = fate.due.saturating_sub(fate.answered);
+            second.lost = (fate.due + fate.unreached).saturating_sub(fate.answered);
         }
     }
 

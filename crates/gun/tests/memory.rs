@@ -279,4 +279,5 @@ fn icmp_errors_are_no_malformed_answers() {
         summary.counts.sent + summary.counts.unreached,
         "nothing is answered by an error"
     );
+    assert_eq!(summary.seconds.iter().map(|second| second.lost).sum::<u64>(), summary.lost);
 }
