@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::TcpStream;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustls::pki_types::ServerName;
@@ -21,7 +21,7 @@ pub type TransferStream = StreamOwned<ClientConnection, TcpStream>;
 /// How to connect to the servers of a zone.
 #[derive(Debug)]
 pub struct TransferTls {
-    config: Arc<ClientConfig>,
+    config: Mutex<Arc<ClientConfig>>,
     name: ServerName<'static>,
     trust: Trust,
 }
@@ -39,8 +39,18 @@ impl TransferTls {
     /// Connections to servers whose certificates have `name`, and that `trust` vouches for. This reads files.
     pub fn new(name: &str, trust: &Trust) -> Result<TransferTls, AskError> {
         // RFC 9103, 7.1 and 7.2: ALPN, and nothing before TLS 1.3.
-        let config = Arc::new(trust.config_of(&[&TLS13], b"dot")?);
+        let config = Mutex::new(Arc::new(trust.config_of(&[&TLS13], b"dot")?));
         Ok(TransferTls { config, name: name_in_certificate(name)?, trust: trust.clone() })
+    }
+
+    /// Takes over what files had when another one of the same trust was made, later than this. Connections from then on resume none of before.
+    pub fn renew_from(&self, other: &TransferTls) {
+        let config = other.config();
+        *self.config.lock().unwrap_or_else(PoisonError::into_inner) = config;
+    }
+
+    fn config(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.config.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Shakes hands over a connection, in ten seconds. Each later read and write may take `patience`.
@@ -48,7 +58,7 @@ impl TransferTls {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(patience))?;
         stream.set_write_timeout(Some(patience))?;
-        let connection = ClientConnection::new(Arc::clone(&self.config), self.name.clone());
+        let connection = ClientConnection::new(self.config(), self.name.clone());
         let mut connection = connection.map_err(io::Error::other)?;
         let began = Instant::now();
         while connection.is_handshaking() {

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lab::{Child, Directory};
+use rustix::process::Signal;
 use tests::{Dig, Serving, Transport, make_certificate};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -242,4 +243,17 @@ fn a_secondary_takes_nothing_from_a_primary_with_another_name_or_an_unknown_cert
         let dig = Dig::ask(secondary.v4, Transport::Udp, &[ORIGIN, "SOA"]);
         assert_eq!(dig.status(), "SERVFAIL");
     }
+}
+
+#[test]
+fn a_secondary_trusts_what_the_file_has_after_a_sighup() {
+    let ours = Primary::start("\"127.0.0.1\"");
+    let other = Directory::new().unwrap();
+    make_certificate(&other, NAME);
+    let trusted = other.path().join("certificate.pem");
+    let mut secondary = follow(ours.tls, &trusted.display().to_string(), NAME);
+    secondary.process.wait_for_line("invalid peer certificate", PATIENCE).unwrap();
+    std::fs::copy(ours.certificate(), trusted).unwrap();
+    secondary.process.signal(Signal::HUP);
+    wait_for_serial(secondary.v4, 1, &secondary.process);
 }

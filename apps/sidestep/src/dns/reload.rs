@@ -154,6 +154,7 @@ impl Reloads<'_> {
         config.warnings().iter().for_each(|(_, warning)| log::warn!("{warning}"));
         config.transfers.source_problems().iter().for_each(|problem| log::error!("{problem}"));
         self.name_what_stays(&config);
+        self.renew_trust(&config);
         // Before they are read: what is written behind that would be neither read nor the owner's.
         self.claim_files(&[&self.current, &config]);
         self.events
@@ -165,6 +166,14 @@ impl Reloads<'_> {
     fn claim_files(&self, configs: &[&Config]) {
         let files = configs.iter().flat_map(|config| &config.zones).map(|zone| &*zone.file);
         self.shared.claims.claim(files);
+    }
+
+    /// Has secondaries trust what the files of certificates have now.
+    fn renew_trust(&self, config: &Config) {
+        for held in &self.running.transfers.secondaries {
+            let read = config.transfers.secondaries.iter().find(|read| read.origin == held.origin);
+            read.into_iter().for_each(|read| held.renew_trust(read));
+        }
     }
 
     fn name_what_stays(&self, config: &Config) {

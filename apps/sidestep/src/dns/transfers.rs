@@ -91,6 +91,15 @@ pub(crate) struct Membership {
 }
 
 impl SecondarySpec {
+    /// Takes over the certificates that it trusts from one that was read later, if that is the same otherwise.
+    pub(crate) fn renew_trust(&self, read: &SecondarySpec) {
+        if let (Some(held), Some(read)) = (&self.tls, &read.tls)
+            && held == read
+        {
+            held.renew_from(read);
+        }
+    }
+
     /// The addresses of its primaries.
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         self.primaries.iter().map(|primary| primary.address).collect()

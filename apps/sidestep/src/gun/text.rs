@@ -225,6 +225,9 @@ pub(super) fn named_faults(load: &Summary) -> Vec<(String, u64)> {
 }
 
 fn times(times: &Percentiles) -> String {
+    if *times == Percentiles::default() {
+        return "none".to_owned();
+    }
     let named = [
         ("p50", times.p50),
         ("p90", times.p90),
