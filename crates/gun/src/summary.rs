@@ -106,12 +106,28 @@ pub struct Second {
     /// What came in it and is no answer.
     #[serde(default)]
     pub malformed: u64,
-    /// The times of its answers, in microseconds.
+    /// The times of its answers, in microseconds; without answers `null` in JSON.
+    #[serde(with = "or_null")]
     pub latency_us: Percentiles,
 }
 
 fn whole() -> f64 {
     1.0
+}
+
+/// Times that there are none of are `null`: as zeros they would look like those of a fast server.
+mod or_null {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Percentiles;
+
+    pub(super) fn serialize<S: Serializer>(times: &Percentiles, to: S) -> Result<S::Ok, S::Error> {
+        times.some().serialize(to)
+    }
+
+    pub(super) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Percentiles, D::Error> {
+        Ok(Option::deserialize(from)?.unwrap_or_default())
+    }
 }
 
 /// Times that so many hundredths did not exceed, in microseconds.
@@ -129,6 +145,13 @@ pub struct Percentiles {
     pub p999: f64,
     /// The longest.
     pub max: f64,
+}
+
+impl Percentiles {
+    /// These, if anything was timed.
+    pub fn some(&self) -> Option<&Percentiles> {
+        Some(self).filter(|times| **times != Percentiles::default())
+    }
 }
 
 /// What came of a load.
@@ -153,7 +176,8 @@ pub struct Summary {
     pub lost: u64,
     /// Answers by response code, as numbers.
     pub rcodes: BTreeMap<u16, u64>,
-    /// From when questions were due to their answers.
+    /// From when questions were due to their answers; without answers `null` in JSON.
+    #[serde(with = "or_null")]
     pub latency_us: Percentiles,
     /// From when questions were due to when the generator took them up. Without connections it sends them then.
     pub lag_us: Percentiles,
@@ -289,15 +313,15 @@ impl Summary {
         (self.counts.sent + self.counts.unsent) as f64
     }
 
-    /// Whether it was less than it was to be. One question may be due just when it ends.
+    /// Whether it was less than was due. One question may be due just when it ends.
     fn is_short(&self) -> bool {
-        self.due() + 1.0 < f64::from(self.offered) * self.length_s * SENT_MIN
+        self.due() + 1.0 < self.counts.due() as f64 * SENT_MIN
     }
 
     pub(crate) fn find_bottleneck(&self) -> Option<String> {
         let Counts { sent, refused, .. } = self.counts;
         if self.is_short() {
-            let part = 100.0 * self.due() / (f64::from(self.offered) * self.length_s);
+            let part = 100.0 * self.due() / self.counts.due() as f64;
             return Some(format!("it sent {part:.0} % of what it was to send"));
         }
         if self.is_refused() {
@@ -376,7 +400,8 @@ mod tests {
         assert_eq!(with(|_| {}), Verdict::Carried);
         assert_eq!(with(|load| load.counts.in_time = 980), Verdict::Carried);
         assert_eq!(with(|load| load.counts.in_time = 979), Verdict::TooMuch);
-        assert_eq!(with(|load| load.counts.sent = 900), Verdict::NotOffered);
+        assert_eq!(with(|load| (load.counts.sent, load.counts.unreached) = (900, 100)), Verdict::NotOffered);
+        assert_eq!(with(|load| load.length_s = 1.4), Verdict::Carried, "late, and all of it");
         assert_eq!(with(|load| (load.counts.sent, load.counts.unsent) = (900, 100)), Verdict::Carried);
     }
 
@@ -456,7 +481,8 @@ mod tests {
         let slow = |sent| {
             with(move |load| {
                 (load.offered, load.length_s) = (1, 2.001);
-                load.counts = Counts { sent, answered: sent, in_time: sent, ..Counts::default() };
+                let unreached = 2 - sent;
+                load.counts = Counts { sent, answered: sent, in_time: sent, unreached, ..Counts::default() };
             })
         };
         assert_eq!((slow(2), slow(1), slow(0)), (Verdict::Carried, Verdict::Carried, Verdict::NotOffered));

@@ -256,6 +256,11 @@ impl Tally {
         is_repeated
     }
 
+    /// The system refused so many more of what was sent.
+    pub fn on_refused(&mut self, count: u64) {
+        self.counts.refused += count;
+    }
+
     /// So many questions that were due in a second, the first of which is 0, were never come to.
     pub(crate) fn on_unreached(&mut self, second: usize, count: u64) {
         self.counts.unreached += count;
@@ -419,7 +424,9 @@ mod tests {
     #[test]
     fn it_says_when_it_was_the_bottleneck_itself() {
         let bottleneck = |tally: Tally, offered| tally.summary(offered, SECOND, 0).bottleneck.unwrap();
-        assert_eq!(bottleneck(load(3), 2000), "it sent 50 % of what it was to send");
+        let mut short = load(3);
+        short.on_unreached(0, 1000);
+        assert_eq!(bottleneck(short, 2000), "it sent 50 % of what it was to send");
         assert_eq!(bottleneck(load(2000), 1000), "it sent a hundredth 2.0 ms late and later");
         let mut full = load(3);
         full.on_time(SECOND * 100, true);

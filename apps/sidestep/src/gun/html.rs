@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use gun::Summary;
-use gun::summary::Second;
+use gun::summary::{Percentiles, Second};
 
 use super::report::Report;
 use super::text::{
@@ -58,8 +58,8 @@ fn comparison(page: &mut String, first: &Report, second: &Report) {
         [("first", of(one)), ("second", of(other))]
     };
     plot(page, "answered a second", &curves(|it| it.answered as f64 / it.span_s), count);
-    plot(page, "median time of answers", &curves(|it| it.latency_us.p50), time);
-    plot(page, "time that 99 % of answers did not exceed", &curves(|it| it.latency_us.p99), time);
+    plot(page, "median time of answers", &curves(|it| timed(it, |times| times.p50)), time);
+    plot(page, "time that 99 % of answers did not exceed", &curves(|it| timed(it, |times| times.p99)), time);
 }
 
 fn section(page: &mut String, report: &Report) {
@@ -101,10 +101,10 @@ fn plots(page: &mut String, seconds: &[Second]) {
     ];
     plot(page, "a second", &rates, count);
     let times = [
-        curve("p50", |it| it.latency_us.p50),
-        curve("p90", |it| it.latency_us.p90),
-        curve("p99", |it| it.latency_us.p99),
-        curve("max", |it| it.latency_us.max),
+        curve("p50", |it| timed(it, |times| times.p50)),
+        curve("p90", |it| timed(it, |times| times.p90)),
+        curve("p99", |it| timed(it, |times| times.p99)),
+        curve("max", |it| timed(it, |times| times.max)),
     ];
     plot(page, "time of answers", &times, time);
     let errors = [
@@ -114,6 +114,11 @@ fn plots(page: &mut String, seconds: &[Second]) {
         curve("no answer", |it| it.lost as f64 / it.span_s),
     ];
     plot(page, "errors a second (wrong: of the answers that were compared)", &errors, count);
+}
+
+/// A time of a second's answers; not a number if there were none: the curve has a gap there.
+fn timed(second: &Second, time: fn(&Percentiles) -> f64) -> f64 {
+    second.latency_us.some().map_or(f64::NAN, time)
 }
 
 /// What the answers said, and what went wrong.
@@ -154,9 +159,10 @@ fn row(page: &mut String, load: &Summary) {
     let _ =
         write!(page, "<tr><td>{}</td><td>{}</td>", count(load.offered.into()), count(load.answered_rate()));
     let _ = write!(page, "<td>{}</td>", load.lost);
-    for value in [times.p50, times.p99, times.p999, times.max, load.sent_late_us().p99] {
-        let _ = write!(page, "<td>{}</td>", time(value));
+    for value in [times.p50, times.p99, times.p999, times.max] {
+        let _ = write!(page, "<td>{}</td>", times.some().map_or("-".to_owned(), |_| time(value)));
     }
+    let _ = write!(page, "<td>{}</td>", time(load.sent_late_us().p99));
     let _ = writeln!(page, "<td>{:.0} %</td></tr>", 100.0 * load.spare);
 }
 
@@ -186,24 +192,25 @@ fn plot(page: &mut String, title: &str, curves: &[Curve], figure: impl Fn(f64) -
         MARGIN + WIDTH,
         HEIGHT + 36.0
     );
-    let ends = curves.iter().map(|(_, values)| values.last().copied().unwrap_or(0.0));
+    let last = |values: &[f64]| values.iter().rev().copied().find(|value| !value.is_nan());
+    let ends = curves.iter().map(|(_, values)| last(values).unwrap_or(0.0));
     let labels = apart(&ends.map(|last| 24.0 + HEIGHT * (1.0 - last / top)).collect::<Vec<f64>>());
     for (((name, values), colour), y) in curves.iter().zip(COLOURS).zip(labels) {
         let step = WIDTH / (seconds.max(2) - 1) as f64;
-        let one_more = values.first().filter(|_| values.len() == 1); // A line has two points.
-        let points: Vec<String> = values
-            .iter()
-            .chain(one_more)
-            .enumerate()
-            .map(|(number, value)| {
-                format!("{:.1},{:.1}", MARGIN + step * number as f64, 20.0 + HEIGHT * (1.0 - value / top))
-            })
-            .collect();
-        let _ = writeln!(
-            page,
-            "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\" points=\"{}\"/>",
-            points.join(" ")
-        );
+        let place = |number: usize, value: f64| {
+            format!("{:.1},{:.1}", MARGIN + step * number as f64, 20.0 + HEIGHT * (1.0 - value / top))
+        };
+        let numbered: Vec<(usize, f64)> = values.iter().copied().enumerate().collect();
+        for part in numbered.split(|(_, value)| value.is_nan()).filter(|part| !part.is_empty()) {
+            let again = part.iter().filter(|_| part.len() == 1); // A line has two points, though it be a dot.
+            let points = part.iter().chain(again).copied();
+            let points: Vec<String> = points.map(|(number, value)| place(number, value)).collect();
+            let _ = writeln!(
+                page,
+                "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\" stroke-linecap=\"round\" points=\"{}\"/>",
+                points.join(" ")
+            );
+        }
         let _ = writeln!(
             page,
             "<text x=\"{}\" y=\"{y:.1}\" style=\"fill:{colour}\">{name}</text>",
@@ -316,6 +323,17 @@ mod tests {
         assert!(page.contains(row), "{page}");
         assert_eq!(page.matches("<svg").count(), 3 + 2 * 3, "those of both, and of each");
         assert_eq!(page.matches(">second</text>").count(), 3, "{page}");
+    }
+
+    #[test]
+    fn a_second_without_answers_has_no_times_and_not_short_ones() {
+        let mut report = unhappy();
+        let second = report.loads[0].seconds[0].clone();
+        let silent = Second { answered: 0, latency_us: Percentiles::default(), ..second.clone() };
+        assert!(serde_json::to_string(&silent).unwrap().contains(r#""latency_us":null"#));
+        report.loads[0].seconds = vec![second.clone(), silent, second];
+        let page = page(&[&report]);
+        assert!(!page.contains("NaN") && page.matches("<polyline").count() == 2 + 2 * 4 + 4, "{page}");
     }
 
     #[test]

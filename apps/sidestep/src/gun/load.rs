@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wire::Envelope;
 
 use super::core::Core;
+use super::dropped::Dropped;
 use super::next_hop::NextHop;
 use super::stop::Stop;
 use super::text::Live;
@@ -117,6 +118,7 @@ impl Range {
         mut live: Live,
     ) -> anyhow::Result<Summary> {
         let Load { rate, length, patience, within } = *load;
+        let is_by_kernel = self.sockets.is_none();
         let setup = Setup {
             ways: self.ways.clone(),
             sockets: self.sockets.take(),
@@ -133,9 +135,11 @@ impl Range {
         let start = self.clock.now();
         gun.begin(Schedule::new(start, rate, length), start);
         let core = Core::watch();
+        let dropped = is_by_kernel.then(Dropped::watch);
         let sent_until = self.send(&mut gun, start + length, &mut live)?;
         gun.tally().end_sending(sent_until);
         gun.tally().on_waited(core.waited());
+        gun.tally().on_refused(dropped.map_or(0, |dropped| dropped.since()));
         let deadline = self.clock.now() + patience;
         if gun.under_way() > 0 {
             self.stop.say_waiting();

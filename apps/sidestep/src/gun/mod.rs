@@ -17,6 +17,7 @@
 
 mod connect;
 mod core;
+mod dropped;
 mod html;
 mod http;
 mod interface;

@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_knee_says_what_keeps_it_there() {
-        let mut report = report(Counts { sent: 50, answered: 50, ..Counts::default() });
+        let mut report = report(Counts { sent: 50, answered: 50, unreached: 950, ..Counts::default() });
         (report.transport, report.pipeline) = (Some("tcp".to_owned()), Some(16));
         report.loads[0].offered = 1000;
         report.loads[0].bottleneck = Some("it sent 5 % of what it was to send".to_owned());
