@@ -30,8 +30,12 @@ pub fn answer(octets: &[u8]) -> Answer {
     if octets[..known] != BEGINNING[..known] || octets.get(STATUS - 1).is_some_and(|octet| *octet != b' ') {
         return Answer::Malformed;
     }
-    let Some(status) = octets.get(STATUS..STATUS + 3) else { return Answer::Incomplete };
-    let digits = status.iter().all(u8::is_ascii_digit).then_some(status);
+    // What follows the three digits tells that there are no more.
+    let Some((end, status)) = octets.get(STATUS..STATUS + 4).and_then(<[u8]>::split_last) else {
+        return Answer::Incomplete;
+    };
+    let is_whole = b" \r\n".contains(end) && status.iter().all(u8::is_ascii_digit);
+    let digits = is_whole.then_some(status);
     let status =
         digits.and_then(|status| std::str::from_utf8(status).ok()).and_then(|text| text.parse().ok());
     match status {
@@ -47,10 +51,10 @@ mod tests {
     #[test]
     fn the_status_is_known_as_soon_as_it_is_there() {
         let whole = b"HTTP/1.1 204 No Content\r\n\r\n";
-        for len in 0..12 {
+        for len in 0..13 {
             assert_eq!(answer(&whole[..len]), Answer::Incomplete, "{len}");
         }
-        assert_eq!(answer(&whole[..12]), Answer::Status(204));
+        assert_eq!(answer(&whole[..13]), Answer::Status(204));
         assert_eq!(answer(whole), Answer::Status(204));
         assert_eq!(answer(b"HTTP/1.0 503\r\n"), Answer::Status(503));
     }
@@ -60,9 +64,10 @@ mod tests {
         for octets in [
             &b"SSH-2.0"[..],
             b"HTTP/2 200",
-            b"HTTP/1.1 abc",
-            b"HTTP/1.1 +12",
-            b"HTTP/1.1 999",
+            b"HTTP/1.1 abc ",
+            b"HTTP/1.1 +12 ",
+            b"HTTP/1.1 999 ",
+            b"HTTP/1.1 2000",
             b"HTTP/1.12 200",
         ] {
             assert_eq!(answer(octets), Answer::Malformed, "{octets:?}");

@@ -1,5 +1,6 @@
 //! The files of keys, as BIND's tools write them.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -60,6 +61,32 @@ pub(super) fn read(origin: Name<'_>, directory: &Path) -> anyhow::Result<KeySet>
     Ok(KeySet::new(own.map(read).collect::<Result<_, _>>()?))
 }
 
+thread_local! {
+    /// Of a load on this thread: the names in each directory as they were at first, and those of keys that it made.
+    static OF_LOAD: RefCell<Option<BTreeMap<PathBuf, Arc<BTreeSet<String>>>>> = const { RefCell::new(None) };
+}
+
+/// While `load` runs, this thread lists each directory of keys once, although the load itself changes it: zones that share one are many. Keys
+/// that others make meanwhile are found afterwards.
+pub(super) fn list_once<T>(load: impl FnOnce() -> T) -> T {
+    OF_LOAD.set(Some(BTreeMap::new()));
+    let loaded = load();
+    OF_LOAD.set(None);
+    loaded
+}
+
+/// The names of the files of private keys in a directory.
+fn private_names(directory: &Path) -> io::Result<Arc<BTreeSet<String>>> {
+    if let Some(names) = OF_LOAD.with_borrow(|held| held.as_ref()?.get(directory).cloned()) {
+        return Ok(names);
+    }
+    let names = settled_names(directory)?;
+    OF_LOAD.with_borrow_mut(|held| {
+        held.as_mut().map(|held| held.insert(directory.to_owned(), Arc::clone(&names)))
+    });
+    Ok(names)
+}
+
 /// What private keys a directory had.
 struct Listing {
     /// Of the directory, before it was listed.
@@ -67,8 +94,8 @@ struct Listing {
     names: Arc<BTreeSet<String>>,
 }
 
-/// The names of the files of private keys in a directory. It is listed once for all the zones whose keys are there, unless it has changed.
-fn private_names(directory: &Path) -> io::Result<Arc<BTreeSet<String>>> {
+/// The same. It is listed once for all the zones whose keys are there, unless it has changed.
+fn settled_names(directory: &Path) -> io::Result<Arc<BTreeSet<String>>> {
     const LISTINGS_MAX: usize = 64;
     static LISTINGS: Mutex<BTreeMap<PathBuf, Listing>> = Mutex::new(BTreeMap::new());
 
@@ -128,7 +155,12 @@ pub(super) fn write(directory: &Path, files: &KeyFiles) -> anyhow::Result<PathBu
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         replace(&public, 0o644, &files.public, directory)?;
-        replace(&private, 0o600, &files.private, directory)
+        replace(&private, 0o600, &files.private, directory)?;
+        OF_LOAD.with_borrow_mut(|held| {
+            let names = held.as_mut().and_then(|held| held.get_mut(directory));
+            names.map(|names| Arc::make_mut(names).insert(format!("{}.private", files.stem)))
+        });
+        io::Result::Ok(())
     };
     write_all().with_context(|| format!("writing the key {}", stem.display()))?;
     Ok(stem)
@@ -191,6 +223,27 @@ mod tests {
         let (first, second) = (names(), names());
         assert_eq!(first.len(), 1);
         assert!(!Arc::ptr_eq(&first, &second), "the next change may have the same time as the last one");
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn a_load_lists_a_directory_once_and_knows_the_keys_that_it_makes() {
+        let directory = std::env::temp_dir().join(format!("sidestep-key-load-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let origin = NameBuf::from_text(b"example.", None).unwrap();
+        let files = |number| {
+            let about = (Role::KeySigning, Times::default());
+            KeyFiles::of_token(origin.as_name(), about, (13, vec![number; 64]), "pkcs11:object=a").unwrap()
+        };
+        let keys = || read(origin.as_name(), &directory).unwrap().keys().len();
+        list_once(|| {
+            assert_eq!(keys(), 0);
+            write(&directory, &files(7)).unwrap();
+            assert_eq!(keys(), 1);
+            std::thread::scope(|scope| scope.spawn(|| write(&directory, &files(8)).unwrap()).join()).unwrap();
+            assert_eq!(keys(), 1, "another one's");
+        });
+        assert_eq!(keys(), 2);
         fs::remove_dir_all(&directory).unwrap();
     }
 

@@ -25,7 +25,7 @@ use super::privileges::explain_denial;
 use super::serial::{stayed, went_back};
 use super::updates::Failure;
 use super::version::Version;
-use super::{signing, store};
+use super::{key_files, signing, store};
 use dns_message::is_older;
 use dns_transfer::{Difference, History};
 
@@ -181,7 +181,7 @@ pub(crate) fn load_catalog(
 ) -> Loaded {
     let earlier = Earlier::new(specs, current, choice, histories);
     let mut loading = Loading { pools, ..Loading::default() };
-    specs.iter().for_each(|spec| loading.add(spec, &earlier));
+    key_files::list_once(|| specs.iter().for_each(|spec| loading.add(spec, &earlier)));
     Loaded { lines_problem, ..Loaded::of(loading.zones, lines, (loading.failed, loading.read)) }
 }
 

@@ -19,8 +19,8 @@ use super::exposition::Exposition;
 
 /// Of Prometheus' text format.
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// Clients at a time: each makes the programs count.
-const CONNECTIONS_MAX: usize = 16;
+/// Clients at a time. Some may keep their connections, and say nothing: others are not to wait for them.
+const CONNECTIONS_MAX: usize = 256;
 /// Reads at a time.
 const READS_MAX: usize = 2;
 /// For the head of a request.
