@@ -1,8 +1,8 @@
 //! Datagrams of sockets that the system dropped before they left this host: where the interface's queue (qdisc) is full, no error tells who sent them.
 
-/// Protocols of UDP, by IP version, with a counter of all sockets in the network namespace (Linux, Documentation/networking/snmp_counter.rst).
-const COUNTERS: [(&str, fn(&str) -> Option<u64>); 2] =
-    [("/proc/thread-self/net/snmp", of_v4), ("/proc/thread-self/net/snmp6", of_v6)];
+/// Counters of all sockets in the network namespace (Linux, Documentation/networking/snmp_counter.rst): of UDP over IPv4, and over IPv6.
+const V4: &str = "/proc/thread-self/net/snmp";
+const V6: &str = "/proc/thread-self/net/snmp6";
 
 /// What was dropped so, from some time on.
 pub(crate) struct Dropped {
@@ -21,8 +21,9 @@ impl Dropped {
 }
 
 fn dropped() -> Option<u64> {
-    let of = |(file, read): (&str, fn(&str) -> Option<u64>)| read(&std::fs::read_to_string(file).ok()?);
-    COUNTERS.into_iter().filter_map(of).reduce(|one, other| one + other)
+    let text = |file: &str| std::fs::read_to_string(file).ok();
+    let both = [text(V4).and_then(|text| of_v4(&text)), text(V6).and_then(|text| of_v6(&text))];
+    both.into_iter().flatten().reduce(|one, other| one + other)
 }
 
 /// Two lines begin with `Udp:`: the names, and as many numbers.
