@@ -59,7 +59,7 @@ impl Schedule {
     }
 
     /// How many were not taken that were due in so long from the start, by the second in which they were, of which the first is 0. None if they are
-    /// no more than come in [`LATE_MAX`]: whoever ends a load ends it amid something.
+    /// no more than come in some milliseconds: whoever ends a load ends it amid something.
     pub fn left_by_second(&self, length: Duration) -> impl Iterator<Item = (usize, u64)> + use<> {
         let due_in = |length: Duration| u128::from(self.rate) * u128::from(length.as_nanos()) / SECOND;
         let due = u64::try_from(due_in(length)).unwrap_or(u64::MAX).min(self.count);
