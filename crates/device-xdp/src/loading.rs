@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use aya::maps::{Map, MapError};
@@ -45,7 +46,7 @@ const LOADING_MAX: Duration = Duration::from_secs(1);
 /// get names if there is a directory.
 pub(crate) fn open_object(directory: Option<&Path>) -> Result<Ebpf, XdpError> {
     syscalls::raise_memlock_limit();
-    let mut loader = EbpfLoader::new();
+    let mut loader = loader();
     if let Some(directory) = directory {
         for name in MAPS {
             loader.map_pin_path(name, directory.join(name));
@@ -54,10 +55,21 @@ pub(crate) fn open_object(directory: Option<&Path>) -> Result<Ebpf, XdpError> {
     loader.load(OBJECT).map_err(|error| load_error(&error))
 }
 
+/// A loader that does not know the kernel's types (BTF): our programs use none of them. aya reads them, some megabytes, for each loader, which takes
+/// longer than the kernel does to verify the steering program; so it is made where it cannot find them.
+fn loader() -> EbpfLoader<'static> {
+    let without_types = || {
+        let _ = syscalls::find_no_files(); // Then it takes longer.
+        EbpfLoader::new()
+    };
+    let thread = thread::Builder::new().name("loader".to_owned()).spawn(without_types);
+    thread.ok().and_then(|thread| thread.join().ok()).unwrap_or_default()
+}
+
 /// The maps of another object, and its program, which is to be loaded.
 pub(crate) fn open_other(object: &[u8]) -> Result<Ebpf, XdpError> {
     syscalls::raise_memlock_limit();
-    EbpfLoader::new().load(object).map_err(|error| load_error(&error))
+    loader().load(object).map_err(|error| load_error(&error))
 }
 
 /// Whether a packet may come in several frames.
