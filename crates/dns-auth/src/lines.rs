@@ -209,7 +209,10 @@ impl LineData {
 
     /// The next version of a zone with its marks, where only those of changed names may be others. Then, the names that may be others in views.
     pub(crate) fn mark_changed(&self, old: &Zone, changed: Changed) -> (Changed, BTreeSet<NameBuf>) {
-        let Some(ids) = changed.names else { return (self.mark_all(&changed.zone, None), BTreeSet::new()) };
+        let Some(ids) = changed.names else {
+            // Built anew: nothing is known of any name, marked or not.
+            return (Changed { names: None, ..self.mark_all(&changed.zone, None) }, BTreeSet::new());
+        };
         let zone = changed.zone;
         let mut names: BTreeSet<NameBuf> = ids.iter().map(|id| NameBuf::from(zone.name(*id))).collect();
         let unhidden = names.iter().filter(|name| hides(old, name) != hides(&zone, name));
