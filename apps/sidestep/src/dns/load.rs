@@ -358,9 +358,10 @@ impl Loaded {
         (Loaded { zones, numbers, lines, lines_problem, catalog, failed, read }, changes)
     }
 
-    /// Versions with what pools say now, by the numbers of their zones: of those for which that is something else.
-    pub(crate) fn versions_with_pools(&self, pools: &Pools) -> Vec<(usize, Version)> {
-        let mut versions = Vec::new();
+    /// Versions with what pools say now, by the numbers of their zones: of those for which that is something else. And whether some zone has not, as it
+    /// cannot be signed so.
+    pub(crate) fn versions_with_pools(&self, pools: &Pools) -> (Vec<(usize, Version)>, bool) {
+        let (mut versions, mut is_behind) = (Vec::new(), false);
         for (number, entry) in self.entries().enumerate() {
             let version = &entry.version;
             let wanted = pools.of_zone(version.served.origin());
@@ -373,11 +374,12 @@ impl Loaded {
                     Err(error) => {
                         let origin = version.served.origin();
                         log::error!("zone {origin}: its addresses stay as they are: {error:#}");
+                        is_behind = true;
                     }
                 }
             }
         }
-        versions
+        (versions, is_behind)
     }
 
     /// The addresses that are checked, and how.

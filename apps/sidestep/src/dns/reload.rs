@@ -77,6 +77,8 @@ pub(crate) struct Reloads<'s> {
     pub(crate) parents: Parents,
     /// Follows etcd, if zones come from there.
     pub(crate) follower: Option<Follower>,
+    /// Zones have other addresses than their pools.
+    pub(crate) pools_are_behind: bool,
     /// The zone that is built anew.
     pub(crate) rebuilds: Rebuilds,
 }
@@ -353,6 +355,9 @@ impl Reloads<'_> {
         self.replace_versions(renewed);
         self.states.with(|states| states.not_renewed = self.looks.problems());
         self.renewal = Instant::now() + self.looks.pause(Instant::now());
+        if self.pools_are_behind {
+            self.follow_health();
+        }
         self.sign_again();
     }
 
@@ -487,7 +492,8 @@ impl Reloads<'_> {
 
     /// Leaves out addresses of hosts that are down, and gives those that are up.
     fn follow_health(&mut self) {
-        let versions = self.loaded.versions_with_pools(&self.pools());
+        let (versions, are_behind) = self.loaded.versions_with_pools(&self.pools());
+        self.note_pools(are_behind);
         for (number, after) in &versions {
             if let Some((_, before)) = self.loaded.numbered(*number) {
                 let zones = (&before.served, &after.served);
@@ -495,6 +501,14 @@ impl Reloads<'_> {
             }
         }
         self.replace_versions(versions);
+    }
+
+    /// Whether zones have other addresses than pools, as they cannot be signed: a token may be away. That is tried again.
+    fn note_pools(&mut self, are_behind: bool) {
+        self.pools_are_behind = are_behind;
+        if are_behind {
+            self.renewal = self.renewal.min(Instant::now() + signing::LOOK_AFTER_ERROR);
+        }
     }
 
     /// Has tools know which lines and pools there are.
@@ -522,7 +536,8 @@ impl Reloads<'_> {
     fn publish(&mut self, config: &Config, replacement: Loaded) {
         self.current = config.clone();
         // Pools may be others, and hosts may have changed while zones were read.
-        let with_pools = replacement.versions_with_pools(&self.pools());
+        let (with_pools, are_behind) = replacement.versions_with_pools(&self.pools());
+        self.note_pools(are_behind);
         let (replacement, _) = replacement.with(with_pools);
         self.current.transfers.secondaries.clone_from(&self.running.transfers.secondaries);
         self.current.transfers.etcd.clone_from(&self.running.transfers.etcd);

@@ -132,6 +132,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         engines: &handles,
         again: false,
         renewal: Instant::now(),
+        pools_are_behind: false,
         looks: Looks::default(),
         is_signing_again: false,
         set_aside: None,
