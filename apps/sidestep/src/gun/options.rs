@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, Hasher};
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -103,7 +103,9 @@ impl Reports {
             anyhow::bail!("--json and --html cannot both go to standard output");
         }
         let mut known = None;
-        for path in self.files().filter(|path| *path != Path::new("-")) {
+        // Who reads a pipe would have its end as soon as it is opened here and closed.
+        let is_pipe = |path: &Path| path.metadata().is_ok_and(|it| it.file_type().is_fifo());
+        for path in self.files().filter(|path| *path != Path::new("-") && !is_pipe(path)) {
             let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
             let metadata = opened.and_then(|file| file.metadata());
             let metadata = metadata.with_context(|| format!("writing {}", path.display()))?;

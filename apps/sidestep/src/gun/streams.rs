@@ -53,13 +53,13 @@ impl Fire for StreamRange {
         let start = driver.clock.now();
         let end = start + load.length;
         let pace = match load.rate {
+            _ if self.is_stopped() => Pace::Closed(start), // Stopped before it began, it sends nothing.
             0 => Pace::Closed(end),
             rate => Pace::Open(Schedule::new(start, rate, load.length)),
         };
         driver.streams.begin(pace, start);
-        // Stopped before it began, it sends nothing.
         let core = Core::watch();
-        let sent_until = if self.is_stopped() { start } else { driver.send(end, &self.stop, &mut live)? };
+        let sent_until = driver.send(end, &self.stop, &mut live)?;
         driver.streams.tally().end_sending(sent_until);
         driver.streams.tally().on_waited(core.waited());
         // A request waits so long for a connection, and then so long for its answer.
