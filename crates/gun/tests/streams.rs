@@ -247,6 +247,11 @@ fn a_server_that_takes_connections_and_says_nothing_is_not_asked_without_a_pause
     bench.streams.on_close(0, at(0));
     bench.turn(0);
     assert_eq!((bench.dial(50), bench.dial(100)), (vec![], vec![0]));
+    assert_eq!(
+        faults(&bench.finish()),
+        [("closed early", 1)],
+        "it had fewer connections than it was to have"
+    );
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use lab::Directory;
+use rustix::process::Signal;
 use tests::{Dig, Serving, Transport, command};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -83,6 +84,25 @@ fn a_zone_that_is_frozen_is_changed_by_hand_and_loses_no_update() {
         assert!(dig.text.starts_with("192.0.2."), "{name}: {}", dig.text);
     }
     assert!(!server.zones().contains("frozen"));
+}
+
+#[test]
+fn a_zone_that_is_frozen_stays_as_it_is_also_when_its_options_change() {
+    let mut server = Server::start();
+    assert!(server.zone("freeze", "one.test").0);
+    write_zone(&server.serving.directory, "one.test", 10, "half 60 A 192.0.2.8\n");
+    let config = std::fs::read_to_string(server.serving.directory.path().join("dns.toml")).unwrap();
+    let file = "file = \"one.test.zone\"\n";
+    let changed = config.replace(file, &format!("{file}dnssec = true\n"));
+    assert_ne!(config, changed);
+    server.serving.directory.write("dns.toml", &changed).unwrap();
+    server.serving.process.signal(Signal::HUP);
+    server.serving.process.wait_for_line("reloaded: ", PATIENCE).unwrap();
+    assert_eq!(server.serial("one.test"), "1");
+    let (done, said) = server.zone("thaw", "one.test");
+    assert!(done, "{said}");
+    let dig = Dig::ask(server.serving.v4, Transport::Udp, &["one.test", "DNSKEY", "+short"]);
+    assert!(!dig.text.trim().is_empty() && server.serial("one.test") != "1", "{}", dig.text);
 }
 
 #[test]

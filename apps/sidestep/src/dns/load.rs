@@ -641,8 +641,26 @@ impl<'a> Earlier<'a> {
         {
             return (!is_read).then_some(*entry);
         }
+        if let Some(entry) = self.frozen_with_other_options(spec) {
+            return Some(entry);
+        }
         let entry = *self.by_spec.get(spec)?;
         (!entry.files.is_empty() && entry.files.iter().all(is_current)).then_some(entry)
+    }
+
+    /// The zone of this file that is being changed by hand, as it was: its other options take effect when it is read.
+    fn frozen_with_other_options(&self, spec: &ZoneSpec) -> Option<&'a Entry> {
+        let is_frozen = |entry: &&&Entry| {
+            entry.spec.file == spec.file
+                && self.choice.is_read(&NameBuf::from(entry.version.served.origin())) == Some(false)
+        };
+        let is_any = self.choice.only.is_none() && !self.choice.frozen.is_empty();
+        let entry = *self.all.values().filter(|_| is_any).find(is_frozen)?;
+        log::warn!(
+            "zone {} is frozen: what changed in its options takes effect when it is thawed",
+            entry.version.served.origin()
+        );
+        Some(entry)
     }
 
     /// The version that was read, with what differs from the one before, and what whoever had it read should know.

@@ -390,7 +390,12 @@ impl Streams {
 
     /// The server has closed its side.
     pub fn on_close(&mut self, number: usize, now: Instant) {
-        self.converse(number, now, |conversation, heard| Some(conversation.on_close(heard)));
+        // Some servers refuse so those that are too many.
+        let was_for_nothing = !self.places[number].has_answered && self.places[number].requests() == 0;
+        self.converse(number, now, |conversation, heard| {
+            let end = conversation.on_close(heard);
+            Some(if was_for_nothing && end == End::InOrder { End::By(Fault::ClosedEarly) } else { end })
+        });
     }
 
     fn converse(
