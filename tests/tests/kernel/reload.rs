@@ -63,6 +63,21 @@ fn a_zone_whose_new_file_is_missing_keeps_its_last_good_version() {
 }
 
 #[test]
+fn the_last_zone_of_a_file_may_go_where_others_come_from_elsewhere() {
+    let directory = lab::Directory::new().unwrap();
+    let zone = VersionedZone::new(1, 0);
+    let secondary = "[[secondary]]\nzone = \"two.test\"\nprimaries = [\"127.0.0.1:1\"]\n";
+    let both = format!("{secondary}[[zone]]\nfile = {:?}\norigin = \"example.com\"\n", zone.file());
+    let config = directory.write("dns.toml", &both).unwrap().display().to_string();
+    let mut server = Serving::start_in(directory, &["--config", &config], &[]);
+    assert_eq!(served_version(&server), ["version.example.com. 60 IN A 192.0.2.1"]);
+    std::fs::write(&config, secondary).unwrap();
+    server.process.signal(Signal::HUP);
+    server.process.wait_for_line("reloaded: ", TURN_MAX).unwrap();
+    assert!(served_version(&server).is_empty());
+}
+
+#[test]
 fn a_second_file_for_a_zone_that_is_bad_does_not_bring_back_an_old_version() {
     let directory = lab::Directory::new().unwrap();
     let zone = VersionedZone::new(1, 0);

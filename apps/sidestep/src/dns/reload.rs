@@ -206,7 +206,9 @@ impl Reloads<'_> {
     fn finish(&mut self, config: &Config, replacement: Loaded) {
         self.is_loading = false;
         let was_signing_again = mem::take(&mut self.is_signing_again);
-        if replacement.zone_count() == 0 && self.loaded.zone_count() > 0 {
+        // Who names no files may have all zones from elsewhere.
+        let is_meant = config.zones.is_empty() && self.running.transfers.can_bring_zones();
+        if replacement.zone_count() == 0 && self.loaded.zone_count() > 0 && !is_meant {
             self.fail("no zone would be left to serve");
         } else {
             if self.ordered.is_none() && !was_signing_again {

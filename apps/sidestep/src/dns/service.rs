@@ -161,9 +161,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
 
 /// Whether no zone is there, and none can come.
 fn has_nothing_to_serve(config: &Config, loaded: &Loaded) -> bool {
-    let transfers = &config.transfers;
-    let can_come = !transfers.secondaries.is_empty() || transfers.etcd.is_some();
-    loaded.zone_count() == 0 && !can_come && config.responder == ResponderKind::Dns
+    loaded.zone_count() == 0 && !config.transfers.can_bring_zones() && config.responder == ResponderKind::Dns
 }
 
 /// A server that nobody can look at serves all the same.

@@ -137,6 +137,11 @@ pub(crate) fn file_name(origin: &NameBuf) -> String {
 }
 
 impl Transfers {
+    /// Whether zones come from elsewhere than files.
+    pub(crate) fn can_bring_zones(&self) -> bool {
+        !self.secondaries.is_empty() || self.etcd.is_some()
+    }
+
     /// Checks what the file says. Relative paths start at `directory`.
     pub(crate) fn resolve(file: &ConfigFile, directory: &Path) -> anyhow::Result<Transfers> {
         let (mut keys, mut exposed) = (Keys::default(), Vec::new());
