@@ -333,16 +333,22 @@ fn a_listener_whose_workers_take_few_connections_at_a_time_is_left_to_the_kernel
         let program = POOLS.replace("THREADS", threads);
         let parent =
             trial.start(&Program::new("parent", "python3 -c").argument(&program).ready(Ready::Port(7000)));
-        let mut client = trial.lab.command(Side::Client, "python3");
-        assert_eq!(finish(client.args(["-c", REQUESTS, SERVER_V4])).trim(), "1200");
-        if trial.network != Network::Kernel {
-            let status = status(&parent);
-            assert!(
-                status.contains("kernel: connections wait there while few are served at a time"),
-                "{status}"
-            );
+        let ask = || {
+            let mut client = trial.lab.command(Side::Client, "python3");
+            assert_eq!(finish(client.args(["-c", REQUESTS, SERVER_V4])).trim(), "1200");
+            if trial.network == Network::Kernel { String::new() } else { status(&parent) }
+        };
+        let is_left = |status: &str| {
             let mut listeners = status.lines().filter(|line| line.contains(" LISTEN "));
-            assert!(listeners.all(|line| !line.ends_with(" accelerated")), "{status}");
+            status.contains("kernel: connections wait there while few are served at a time")
+                && listeners.all(|line| !line.ends_with(" accelerated"))
+        };
+        // What waits while a worker has no processor counts for nothing: on a busy machine it takes more of them.
+        let mut said = ask();
+        let deadline = Instant::now() + PATIENCE;
+        while trial.network != Network::Kernel && !is_left(&said) {
+            assert!(Instant::now() < deadline, "{said}");
+            said = ask();
         }
         trial.end(parent);
     }
