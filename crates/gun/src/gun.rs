@@ -202,6 +202,11 @@ impl<D: Device, M: Messages> Gun<D, M> {
         Turn { sent: self.send(now), received }
     }
 
+    /// Behind the device the system has dropped no more than this. What has an answer was not dropped.
+    pub fn on_dropped(&mut self, count: u64) {
+        self.tally.on_refused(count.min(self.flights.unanswered()));
+    }
+
     /// What came of it, in `length` of sending, which [`Tally::end_sending`] has ended.
     pub fn finish(mut self, offered: u32, length: Duration) -> (Summary, Rest<D>) {
         let unsent = self.leaving.len() as u64;

@@ -257,7 +257,7 @@ impl Tally {
     }
 
     /// The system refused so many more of what was sent.
-    pub fn on_refused(&mut self, count: u64) {
+    pub(crate) fn on_refused(&mut self, count: u64) {
         self.counts.refused += count;
     }
 

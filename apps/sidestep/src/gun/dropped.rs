@@ -1,6 +1,6 @@
 //! Datagrams of sockets that the system dropped before they left this host: where the interface's queue (qdisc) is full, no error tells who sent them.
 
-/// Counters of all sockets in the network namespace (Linux, Documentation/networking/snmp_counter.rst): of UDP over IPv4, and over IPv6.
+/// Counters of all sockets in the network namespace, which count a send that finds its socket's buffer full, too, and is tried again (Linux, Documentation/networking/snmp_counter.rst): of UDP over IPv4, and over IPv6.
 const V4: &str = "/proc/thread-self/net/snmp";
 const V6: &str = "/proc/thread-self/net/snmp6";
 

@@ -139,7 +139,7 @@ impl Range {
         let sent_until = self.send(&mut gun, start + length, &mut live)?;
         gun.tally().end_sending(sent_until);
         gun.tally().on_waited(core.waited());
-        gun.tally().on_refused(dropped.map_or(0, |dropped| dropped.since()));
+        let dropped = dropped.map_or(0, |dropped| dropped.since());
         let deadline = self.clock.now() + patience;
         if gun.under_way() > 0 {
             self.stop.say_waiting();
@@ -152,6 +152,7 @@ impl Range {
             }
         }
         live.end();
+        gun.on_dropped(dropped);
         let (summary, rest) = gun.finish(rate, sent_until.since(start));
         (self.device, self.sockets, self.sent) = (Some(rest.device), rest.sockets, rest.sent);
         Ok(summary)
