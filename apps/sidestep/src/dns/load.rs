@@ -648,10 +648,10 @@ impl<'a> Earlier<'a> {
         (!entry.files.is_empty() && entry.files.iter().all(is_current)).then_some(entry)
     }
 
-    /// The zone of this file that is being changed by hand, as it was: its other options take effect when it is read.
+    /// The zone of this file and name that is being changed by hand, as it was: its other options take effect when it is read.
     fn frozen_with_other_options(&self, spec: &ZoneSpec) -> Option<&'a Entry> {
         let is_frozen = |entry: &&&Entry| {
-            entry.spec.file == spec.file
+            (&entry.spec.file, &entry.spec.origin) == (&spec.file, &spec.origin)
                 && self.choice.is_read(&NameBuf::from(entry.version.served.origin())) == Some(false)
         };
         let is_any = self.choice.only.is_none() && !self.choice.frozen.is_empty();

@@ -156,7 +156,6 @@ impl Reloads<'_> {
         config.warnings().iter().for_each(|(_, warning)| log::warn!("{warning}"));
         config.transfers.source_problems().iter().for_each(|problem| log::error!("{problem}"));
         self.name_what_stays(&config);
-        self.renew_trust(&config);
         // Before they are read: what is written behind that would be neither read nor the owner's.
         self.claim_files(&[&self.current, &config]);
         self.events
@@ -536,6 +535,7 @@ impl Reloads<'_> {
     }
 
     fn publish(&mut self, config: &Config, replacement: Loaded) {
+        self.renew_trust(config);
         self.current = config.clone();
         // Pools may be others, and hosts may have changed while zones were read.
         let (with_pools, are_behind) = replacement.versions_with_pools(&self.pools());
