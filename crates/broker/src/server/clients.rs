@@ -153,13 +153,23 @@ impl Broker {
             return Err(Refusal::NotKept);
         }
         self.families.join(client, pid, options);
-        // Programs may have come back to this broker before who has started them.
-        for connection in self.connections.values_mut().filter(|it| it.joined.is_none()) {
-            let kin = self.families.of_descendant(connection.pid);
-            kin.into_iter().for_each(|kin| connection.note_kin(kin));
-        }
+        self.find_kin();
         self.notices.push(Notice::Joined { pid });
         Ok(())
+    }
+
+    /// Programs may have come back to this broker before who has started them, and share as their own `sidestep run` says.
+    fn find_kin(&mut self) {
+        let mut share_otherwise = Vec::new();
+        for (client, connection) in self.connections.iter_mut().filter(|(_, it)| it.joined.is_none()) {
+            let Some(kin) = self.families.of_descendant(connection.pid) else { continue };
+            let shared = connection.options.share;
+            connection.note_kin(kin);
+            share_otherwise.extend((connection.options.share != shared).then_some(*client));
+        }
+        for client in share_otherwise {
+            self.registry.set_identity(client, self.identify(client));
+        }
     }
 
     /// Who speaks another version of the protocol is refused.

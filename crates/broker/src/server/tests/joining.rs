@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::protocol::Options;
+use crate::registry::Identity;
 
 /// A process of which this one does not descend; it ends with this value.
 struct Head(std::process::Child);
@@ -188,6 +189,16 @@ fn who_comes_back_has_no_leave_to_share_from_another_than_its_own_run() {
     let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
     connect(&socket, &SocketAddrUnix::new_abstract_name(broker.name().as_bytes()).unwrap()).unwrap();
     broker.accept(clock::Instant::ZERO);
-    let back = broker.connections.values().next().unwrap();
+    let (&client, back) = broker.connections.iter().next().unwrap();
     assert!(!back.may_only_join && !back.options.share);
+
+    broker.registry.set_identity(client, broker.identify(client)); // As when it says what it has.
+    assert_ne!(broker.registry.identity(client), Some(Identity::ANYBODY));
+    let own_run = Options { share: true, ..Options::clone(&back.options) };
+    broker.join(client, VERSION, own_run).unwrap();
+    assert_eq!(
+        broker.registry.identity(client),
+        Some(Identity::ANYBODY),
+        "its own run says so, and came later"
+    );
 }
