@@ -132,7 +132,7 @@ pub enum QuestionsError {
 
 impl Questions {
     /// Reads lines of a name and a type; lines without a type ask for `default_type`. Empty lines, and those that begin with `#` or `;`, say
-    /// nothing. In a name `{random}` stands for twelve letters that are others each time, and `{0-9999}` for each of these numbers.
+    /// nothing. In a name `{random}` stands for twelve letters and digits that are others each time, and `{0-9999}` for each of these numbers.
     pub fn read(text: &str, default_type: Rtype) -> Result<Questions, QuestionsError> {
         let mut names = Names::default();
         let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);

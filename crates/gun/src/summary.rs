@@ -17,6 +17,8 @@ const BURST_MAX: f64 = 64.0;
 const PAUSE_MAX: Duration = Duration::from_millis(10);
 /// So is one that had to leave its core to others for this part of the time.
 const TAKEN_MAX: f64 = 0.1;
+/// A load of which less than this part was sent while it lasted was slower than its rate, though the rest was sent behind.
+const SENT_MEANWHILE_MIN: f64 = 0.9;
 /// Connections that were all busy for this part of the time are what limits a load.
 const BUSY_MAX: f64 = 0.5;
 /// RCODEs are below, statuses of HTTP are not.
@@ -250,6 +252,7 @@ impl Summary {
             return Verdict::NotOffered;
         }
         match (right >= enough, in_time >= enough) {
+            (true, _) if self.was_slow() => Verdict::NotOffered,
             (true, _) => Verdict::Carried,
             (false, true) => Verdict::Wrong,
             (false, false) if self.counts.wrong_share() > 1.0 - ANSWERED_MIN => Verdict::Wrong,
@@ -259,6 +262,12 @@ impl Summary {
             (false, false) if self.is_full() => Verdict::NoRoom,
             (false, false) => Verdict::TooMuch,
         }
+    }
+
+    /// Whether it was sent more slowly than was asked for, though whole: a load that is short may be over before a generator that is behind has sent it.
+    fn was_slow(&self) -> bool {
+        // One question may be due just when it ends.
+        self.sent_rate() * self.length_s + 1.0 < f64::from(self.offered) * self.length_s * SENT_MEANWHILE_MIN
     }
 
     /// Good answers that came in time, less those that are to other questions, as far as a sample tells.
@@ -401,7 +410,7 @@ mod tests {
         assert_eq!(with(|load| load.counts.in_time = 980), Verdict::Carried);
         assert_eq!(with(|load| load.counts.in_time = 979), Verdict::TooMuch);
         assert_eq!(with(|load| (load.counts.sent, load.counts.unreached) = (900, 100)), Verdict::NotOffered);
-        assert_eq!(with(|load| load.length_s = 1.4), Verdict::Carried, "late, and all of it");
+        assert_eq!(with(|load| load.length_s = 1.05), Verdict::Carried, "late, and all of it");
         assert_eq!(with(|load| (load.counts.sent, load.counts.unsent) = (900, 100)), Verdict::Carried);
     }
 
@@ -486,6 +495,12 @@ mod tests {
             })
         };
         assert_eq!((slow(2), slow(1), slow(0)), (Verdict::Carried, Verdict::Carried, Verdict::NotOffered));
+    }
+
+    #[test]
+    fn a_load_that_was_sent_more_slowly_than_its_rate_was_not_offered() {
+        let sent_meanwhile = |part: f64| with(|load| load.sent_per_s = Some(f64::from(load.offered) * part));
+        assert_eq!((sent_meanwhile(0.95), sent_meanwhile(0.5)), (Verdict::Carried, Verdict::NotOffered));
     }
 
     #[test]

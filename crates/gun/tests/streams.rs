@@ -457,6 +457,9 @@ const HEADERS: u8 = 1;
 const DATA: u8 = 0;
 const GOAWAY: u8 = 7;
 const RST_STREAM: u8 = 3;
+/// Codes of errors (RFC 9113, 7).
+const INTERNAL_ERROR: u32 = 2;
+const REFUSED_STREAM: u32 = 7;
 const END_HEADERS: u8 = 4;
 const END_STREAM: u8 = 1;
 /// `:status: 200` in HPACK's static table.
@@ -512,6 +515,30 @@ fn streams_behind_the_last_one_that_a_server_looks_at_are_asked_again() {
 }
 
 #[test]
+fn streams_that_a_server_refuses_are_asked_again_on_the_same_connection() {
+    let mut bench = Bench::new(Speech::Http2(http2()), 1, 2, true).begun(closed_loop());
+    let refused = frame(RST_STREAM, 0, 3, &REFUSED_STREAM.to_be_bytes());
+    bench.hear(0, &[frame(SETTINGS, 0, 0, &[]), refused].concat(), 10);
+    assert!(!bench.take_sent(0).is_empty(), "once more");
+    bench.hear(0, &[answer_of(1, b"one"), answer_of(5, b"five")].concat(), 20);
+    assert!(bench.closed.is_empty());
+    let summary = bench.finish();
+    assert_eq!((summary.counts.answered, summary.faults.len()), (2, 0), "{:?}", summary.faults);
+}
+
+#[test]
+fn before_a_server_says_how_many_streams_it_takes_there_are_a_hundred() {
+    let mut bench = Bench::new(Speech::Http2(http2()), 1, 512, true).begun(closed_loop());
+    let sent = std::mem::take(&mut bench.sent[0]);
+    let (mut rest, mut requests) = (&sent[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len()..], 0);
+    while let [high, middle, low, kind, ..] = *rest {
+        requests += usize::from(kind == HEADERS);
+        rest = &rest[9 + u32::from_be_bytes([0, high, middle, low]) as usize..];
+    }
+    assert_eq!(requests, 100);
+}
+
+#[test]
 fn what_goes_wrong_over_http_2_has_a_name() {
     let heard = |octets: &[u8], is_closed: bool| {
         let mut bench = Bench::new(Speech::Http2(http2()), 1, 1, true).begun(closed_loop());
@@ -527,7 +554,7 @@ fn what_goes_wrong_over_http_2_has_a_name() {
     let settings = frame(SETTINGS, 0, 0, &[]);
     assert_eq!(heard(b"HTTP/1.1 400 Bad Request\r\n\r\n", false), "1 answers that are not in the protocol");
     assert_eq!(heard(&settings, true), "1 closed early");
-    let reset = frame(RST_STREAM, 0, 1, &7u32.to_be_bytes());
+    let reset = frame(RST_STREAM, 0, 1, &INTERNAL_ERROR.to_be_bytes());
     assert_eq!(heard(&[settings, reset].concat(), false), "1 streams reset");
 }
 

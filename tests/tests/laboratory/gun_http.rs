@@ -118,6 +118,10 @@ fn requests_of_http_2_are_answered_with_tls_and_without() {
     assert_all_answered(&lab, &[&[&secure[..]], &insecure[..]].concat(), "200");
     assert_all_answered(&lab, &[&url("http", HTTP2, "//%20?[]"), "--http2", "--body", "64k"], "200");
     assert_all_answered(&lab, &[&url("http", HTTP2, "?"), "--http2", "--close"], "200");
+    // Four times as many at a time as nginx takes.
+    let many = ["http", &url("http", HTTP2, "?"), "--http2", "--pipeline", "512", "--duration", "1s"];
+    let (of_many, report) = load(&lab, &many);
+    assert_eq!((&of_many["lost"], &of_many["faults"]), (&0.into(), &serde_json::json!({})), "{report}");
     let stranger = gun(&lab, &["http", &secure, "--http2", "--ca", &trust, "--duration", "200ms"]);
     let said = String::from_utf8_lossy(&stranger.stderr);
     assert!(stranger.status.code() == Some(1) && said.contains("TLS handshakes failed"), "{said}");

@@ -27,6 +27,8 @@ const INCOMING_MAX: usize = 1024 * 1024;
 /// What a server may send of one body, and of all, before we have looked at it.
 const STREAM_WINDOW: u32 = 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
+/// Requests before the server has said how many it takes at a time: no server should take fewer (RFC 9113, 6.5.2).
+const FIRST_REQUESTS_MAX: usize = 100;
 
 /// A connection of HTTP/2.
 pub(crate) struct Http2 {
@@ -74,6 +76,7 @@ impl Http2 {
         builder.enable_push(false);
         // Requests that were given up are reset, and their late answers are no fault of the server.
         builder.max_concurrent_reset_streams(RESETS_MAX).max_local_error_reset_streams(None);
+        builder.initial_max_send_streams(FIRST_REQUESTS_MAX);
         builder.initial_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
         let handshake = builder.handshake::<_, Bytes>(pipe.clone());
         // It writes into the pipe, which has room, and waits for nothing.
@@ -224,8 +227,9 @@ impl Stream {
 
 fn failed(error: &h2::Error) -> Outcome {
     match error.reason() {
-        // Streams behind the last one that the server looks at (RFC 9113, 6.8).
+        // Behind the last one that the server looks at (RFC 9113, 6.8).
         Some(Reason::NO_ERROR) if error.is_remote() && error.is_go_away() => Outcome::Refused,
+        Some(Reason::REFUSED_STREAM) if error.is_remote() => Outcome::Refused, // RFC 9113, 8.7.
         _ if error.is_reset() => Outcome::Failed(Fault::StreamReset),
         _ if error.is_io() => Outcome::Failed(Fault::ClosedEarly),
         _ => Outcome::Failed(Fault::NotTheProtocol),

@@ -52,6 +52,8 @@ enum Progress {
 struct Answer {
     status: u16,
     octets: u64,
+    /// Octets that its header announced, if it did.
+    announced: Option<u64>,
 }
 
 impl Exchange {
@@ -127,6 +129,10 @@ impl Http3 {
             has_ended = true;
             let Progress::Over(outcome) = exchange.progress else { continue };
             match outcome {
+                // RFC 9114, 4.1.2: it is malformed.
+                Ok(answer) if answer.announced.is_some_and(|announced| announced != answer.octets) => {
+                    heard.fault(Fault::NotTheProtocol, 1);
+                }
                 Ok(answer) => heard.answered(exchange.times, answer.status, answer.octets),
                 Err(error) if is_not_looked_at(&error) => {
                     self.is_closing = true;
@@ -155,6 +161,7 @@ fn exchange(
     request: HttpRequest,
 ) -> Task<Result<Answer, StreamError>> {
     Box::pin(async move {
+        let is_head = request.request.method() == http::Method::HEAD;
         let (mut outgoing, incoming) = sender.send_request(request.request).await?.split();
         let mut sending = pin!(async move {
             if !request.body.is_empty() {
@@ -162,7 +169,7 @@ fn exchange(
             }
             outgoing.finish().await
         });
-        let mut receiving = pin!(receive(incoming));
+        let mut receiving = pin!(receive(incoming, is_head));
         let mut is_sending = true;
         poll_fn(|context| {
             if is_sending && let Poll::Ready(sent) = sending.as_mut().poll(context) {
@@ -175,16 +182,24 @@ fn exchange(
     })
 }
 
-async fn receive(mut stream: RequestStream<Incoming, Bytes>) -> Result<Answer, StreamError> {
-    let mut status = stream.recv_response().await?.status();
-    while status.is_informational() {
-        status = stream.recv_response().await?.status(); // RFC 9110, 15.2.
+/// Whether an answer has the body that its header announces (RFC 9110, 8.6).
+fn has_body(response: &http::Response<()>, is_head: bool) -> bool {
+    !is_head && response.status() != http::StatusCode::NOT_MODIFIED
+}
+
+async fn receive(mut stream: RequestStream<Incoming, Bytes>, is_head: bool) -> Result<Answer, StreamError> {
+    let mut response = stream.recv_response().await?;
+    while response.status().is_informational() {
+        response = stream.recv_response().await?; // RFC 9110, 15.2.
     }
+    let announced =
+        response.headers().get(http::header::CONTENT_LENGTH).filter(|_| has_body(&response, is_head));
+    let announced = announced.and_then(|length| length.to_str().ok()?.parse().ok());
     let mut octets = 0;
     while let Some(data) = stream.recv_data().await? {
         octets += data.remaining() as u64;
     }
-    Ok(Answer { status: status.as_u16(), octets })
+    Ok(Answer { status: response.status().as_u16(), octets, announced })
 }
 
 impl Spoken for Http3 {
