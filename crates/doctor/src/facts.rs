@@ -191,6 +191,11 @@ impl Interface {
         self.driver.get().is_some_and(|driver| driver.name == "veth")
     }
 
+    /// What it can do depends on the interfaces below it, or on the program that has its other end.
+    pub(crate) fn follows_another(&self) -> bool {
+        !self.is_veth() && self.driver.get().is_some_and(|driver| driver.place().is_none())
+    }
+
     /// No hardware is behind it.
     pub(crate) fn is_virtual(&self) -> bool {
         self.driver.get().is_some_and(|driver| driver.bus.is_empty())

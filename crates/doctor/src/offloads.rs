@@ -63,13 +63,13 @@ const RULES: [Rule; 5] = [
 
 pub(crate) fn examine(interface: &Interface, findings: &mut Vec<Finding>) {
     for rule in &RULES {
-        findings.push(rule.topic.of(&interface.features, |features| rule.judge(&interface.name, features)));
+        findings.push(rule.topic.of(&interface.features, |features| rule.judge(interface, features)));
     }
     findings.push(VLAN.of(&interface.features, |features| vlan(interface, features)));
 }
 
 impl Rule {
-    fn judge(&self, interface: &str, features: &BTreeMap<String, Feature>) -> Finding {
+    fn judge(&self, interface: &Interface, features: &BTreeMap<String, Feature>) -> Finding {
         let Rule { topic, feature, wanted, .. } = *self;
         let Some(state) = features.get(feature).copied() else {
             let seen = format!("the driver has no {feature}");
@@ -80,7 +80,11 @@ impl Rule {
             return topic.good(seen);
         }
         let finding = if self.is_bad { topic.bad(seen, self.cost) } else { topic.better(seen, self.cost) };
-        change(finding, interface, feature, state, wanted)
+        if wanted && interface.follows_another() {
+            let what = "and has what the interface below it or the program behind it has";
+            return Finding { seen: format!("{}, {what}", finding.seen), ..finding };
+        }
+        change(finding, &interface.name, feature, state, wanted)
     }
 }
 
@@ -123,7 +127,7 @@ fn word(on: bool) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Known, Verdict};
+    use crate::{Driver, Known, Verdict};
 
     fn examined(features: &[(&str, bool, bool)], vlans: usize) -> BTreeMap<&'static str, Finding> {
         let feature = |&(name, is_on, is_changeable): &(&str, bool, bool)| {
@@ -170,6 +174,25 @@ mod tests {
         assert_eq!(finding.verdict, Verdict::CouldBeBetter);
         assert!(finding.commands[0].line().starts_with("sidestep doctor eth0 --probe"), "{finding:?}");
         assert!(findings["offload.gro"].commands.is_empty());
+    }
+
+    #[test]
+    fn what_another_one_decides_has_no_step() {
+        for (name, bus, steps) in
+            [("tun", "tap", 0), ("macvlan", "", 0), ("veth", "", 1), ("ice", "0000:01:00.0", 1)]
+        {
+            let driver = Driver { name: name.to_owned(), bus: bus.to_owned() };
+            let off = Feature { is_on: false, is_changeable: true };
+            let interface = Interface {
+                driver: Known::Is(driver),
+                features: Known::Is(BTreeMap::from([("rx-gro".to_owned(), off)])),
+                ..Interface::default()
+            };
+            let mut findings = Vec::new();
+            examine(&interface, &mut findings);
+            let gro = findings.iter().find(|finding| finding.id == "offload.gro").unwrap();
+            assert_eq!(gro.commands.len(), steps, "{name}: {gro:?}");
+        }
     }
 
     #[test]

@@ -363,8 +363,11 @@ fn save(report: &Report, reports: &Reports) -> anyhow::Result<()> {
 
 fn compare(options: &Compare) -> anyhow::Result<ExitCode> {
     let html = options.html.as_deref();
-    if let Some(path) = html.filter(|path| [&options.first, &options.second].into_iter().any(|it| it == path))
-    {
+    let is_same = |one: &Path, other: &Path| {
+        one == other || one.canonicalize().ok().is_some_and(|one| other.canonicalize().ok() == Some(one))
+    };
+    let is_report = |path: &&Path| [&options.first, &options.second].into_iter().any(|it| is_same(it, path));
+    if let Some(path) = html.filter(is_report) {
         bail!("--html {}: it is one of the reports: name another file", path.display());
     }
     let (first, second) = (read_report(&options.first)?, read_report(&options.second)?);
@@ -380,12 +383,12 @@ fn compare(options: &Compare) -> anyhow::Result<ExitCode> {
 /// A report that may come from somebody else: its texts are fit for a terminal, and its seconds for rates.
 fn read_report(path: &Path) -> anyhow::Result<Report> {
     let name = || path.display().to_string();
+    let none = || format!("{}: this is no report of `gun`", name());
     let text = options::read_at_most(path, REPORT_MAX).with_context(name)?;
-    let report: Report = observe::protocol::printable(&text)
-        .with_context(|| format!("{}: this is no report of `gun`", name()))?;
+    let report: Report = observe::protocol::printable(&text).with_context(none)?;
     let mut spans = report.loads.iter().flat_map(|load| &load.seconds).map(|second| second.span_s);
     if let Some(span) = spans.find(|span| *span < SPAN_MIN) {
-        anyhow::bail!("{}: this is no report of `gun`: a `span_s` of {span} is no length of time", name());
+        bail!("{}: a `span_s` of {span} is no length of time", none());
     }
     Ok(report)
 }

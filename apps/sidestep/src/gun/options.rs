@@ -254,7 +254,7 @@ pub(crate) struct Dns {
     #[arg(long, value_name = "FILE", conflicts_with = "name")]
     names: Option<PathBuf>,
 
-    /// What to ask: a name. `{random}` in it stands for twelve letters that are others each time, `{0-9999}` for each of these numbers.
+    /// What to ask: a name. `{random}` in it stands for twelve letters and digits that are others each time, `{0-9999}` for each of these numbers.
     #[arg(long, value_name = "NAME", default_value = "example.org")]
     name: String,
 

@@ -172,6 +172,7 @@ fn on_terminal(options: &Top) -> anyhow::Result<()> {
         wish,
         interval,
         base: None,
+        older: None,
         figures: Figures::default(),
         choice: options.choice(),
     })
@@ -182,8 +183,9 @@ struct Screen {
     feed: Feed<Look>,
     wish: Arc<Wish>,
     interval: Duration,
-    /// The look that rates count from.
+    /// The look that rates count from, and the one before it, for a look that comes too soon behind.
     base: Option<Look>,
+    older: Option<Look>,
     figures: Figures,
     choice: Choice,
 }
@@ -191,11 +193,12 @@ struct Screen {
 impl View for Screen {
     fn refresh(&mut self) -> anyhow::Result<()> {
         if let Some(look) = self.feed.take() {
-            self.figures = figures(self.base.as_ref(), &look);
-            // A look out of turn, for the sockets of another program, is too near for rates to count from it.
+            // A look out of turn, for the sockets of another program, is too near the last one for rates.
             let is_due = self.base.as_ref().is_none_or(|base| look.is_after(base, self.interval / 2));
+            let since = if is_due { None } else { self.older.as_ref() };
+            self.figures = figures(since.or(self.base.as_ref()), &look);
             if is_due {
-                self.base = Some(look);
+                self.older = self.base.replace(look);
             }
         }
         Ok(())
