@@ -359,7 +359,8 @@ impl<'a> Walk<'_, '_, 'a> {
     /// RFC 4035, 3.1.4: the keys of the zone below, or that it has none.
     fn prove_delegation(&mut self, zone: &'a Zone, cut: Node<'a>) -> Result<(), Full> {
         match cut.rrset(Rtype::DS) {
-            Some(keys) => self.add_authority(cut, keys)?,
+            Some(keys) if cut.signatures_of(keys).is_some() => self.add_authority(cut, keys)?,
+            Some(_) => {} // The zone is not signed, so they lead nobody anywhere.
             None => self.proof.no_data(zone, cut),
         }
         self.write_proof()

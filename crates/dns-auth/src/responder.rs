@@ -77,6 +77,7 @@ impl Prepared {
     #[inline(always)]
     pub fn is_special(&self) -> bool {
         match &self.query {
+            Ok(query) if query.edns.is_some_and(|edns| edns.version != 0) => false, // It gets BADVERS (RFC 6891, 6.1.3).
             Ok(query) => query.is_signed || matches!(query.qtype, Rtype::AXFR | Rtype::IXFR),
             Err(error) => *error == QueryError::Opcode,
         }

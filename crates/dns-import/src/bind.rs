@@ -279,6 +279,11 @@ impl Import<'_> {
                     self.note(option, format!("zone {:?}: inline-signing: {what}", taken.origin));
                 }
                 "allow-transfer" => taken.allow_transfer = Some(self.access(option)),
+                "allow-update" if zone.one(&["update-policy"]).is_some() => {
+                    let what =
+                        "allow-update counts for nothing there, as the zone has an update-policy: left out";
+                    self.note(option, format!("zone {:?}: {what}", taken.origin));
+                }
                 "allow-update" => taken.allow_update = self.access(option),
                 "auto-dnssec" => taken.dnssec = option.word(1) == "maintain",
                 "key-directory" => taken.keys = Some(self.path(option.word(1))),

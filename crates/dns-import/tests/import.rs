@@ -207,6 +207,19 @@ fn a_slash_in_the_name_of_a_zone_of_knot_is_no_directory() {
 }
 
 #[test]
+fn an_update_policy_of_bind_lets_nobody_update_whom_only_an_allow_update_beside_it_names() {
+    for (first, second) in [
+        ("allow-update { any; };", "update-policy local;"),
+        ("update-policy local;", "allow-update { any; };"),
+    ] {
+        let text = format!("zone \"a\" {{ type master; file \"a\"; {first} {second} }};\n");
+        let config = read(Server::Bind, &text);
+        assert!(config.zones[0].allow_update.is_empty(), "{text}");
+        assert!(notes(&config).iter().any(|note| note.contains("counts for nothing there")), "{text}");
+    }
+}
+
+#[test]
 fn what_has_no_counterpart_is_said_with_its_place() {
     let bind = read(
         Server::Bind,

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use clock::Instant;
 use dns_auth::{Prepared, Responder, Transport};
 use dns_guard::{
-    Beyond, CLIENT_COOKIE_LEN, COOKIE, Networks, RateLimiter, RateOptions, ServerCookies, Verdict,
+    Beyond, CLIENT_COOKIE_LEN, COOKIE, MalformedCookie, Networks, RateLimiter, RateOptions, ServerCookies,
+    Verdict,
 };
 use dns_transfer::Policy;
 use dns_wire::{Query, Rcode};
@@ -126,13 +127,17 @@ impl Guard {
         if let Some(cookies) = &self.options.cookies
             && let Some(option) = cookie_in(prepared, octets)
         {
-            let malformed = |_| (Unlike::Malformed, None);
-            let checked = cookies.check(option, client, unix_secs as u32).map_err(malformed)?;
-            is_verified |= checked.is_valid;
-            cookie = Some(checked.answer).filter(|_| !prepared.is_special());
-            if prepared.is_unasked() {
-                let is_good = checked.is_valid || option.len() == CLIENT_COOKIE_LEN;
-                alone = Some(Unlike::CookieAlone(if is_good { Rcode::NoError } else { Rcode::BadCookie }));
+            match cookies.check(option, client, unix_secs as u32) {
+                Ok(checked) => {
+                    is_verified |= checked.is_valid;
+                    cookie = Some(checked.answer).filter(|_| !prepared.is_special());
+                    if prepared.is_unasked() {
+                        let is_good = checked.is_valid || option.len() == CLIENT_COOKIE_LEN;
+                        let rcode = if is_good { Rcode::NoError } else { Rcode::BadCookie };
+                        alone = Some(Unlike::CookieAlone(rcode));
+                    }
+                }
+                Err(MalformedCookie) => alone = Some(Unlike::Malformed), // Within the limit, as all others.
             }
         }
         // Who has shown that the address is theirs amplifies nothing.
@@ -141,6 +146,7 @@ impl Guard {
         let is_free = is_free || (prepared.is_special() && policy.knows_sender(octets, client));
         let unlike = if is_free { None } else { self.limit(client, now) };
         match (unlike, alone) {
+            (Some(Unlike::Truncate), Some(Unlike::Malformed)) => Err((Unlike::Drop, None)), // There is nothing to ask again.
             (None | Some(Unlike::Truncate), Some(alone)) => Err((alone, cookie)),
             (None, None) => Ok(cookie),
             (Some(unlike), _) => Err((unlike, cookie)),

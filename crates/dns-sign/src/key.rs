@@ -11,7 +11,7 @@ use domain::base::iana::SecurityAlgorithm;
 use domain::base::name::Name as DomainName;
 use domain::base::{Record, ToName, Ttl};
 use domain::crypto::sign::{FromBytesError, GenerateParams, KeyPair, SecretKeyBytes, SignRaw, generate};
-use domain::dnssec::common::parse_from_bind;
+use domain::dnssec::common::{display_as_bind, parse_from_bind};
 use domain::rdata::Dnskey;
 use domain::utils::base64;
 use jiff::Timestamp;
@@ -281,13 +281,11 @@ impl KeyFiles {
     ) -> Result<KeyFiles, KeyError> {
         let (secret, public) =
             generate(&algorithm.parameters(), role.flags()).map_err(|_| KeyError::Generate)?;
-        let owner = DomainName::from_octets(origin.as_bytes().to_vec()).expect("a name is a name");
         let stem = stem(origin, public.algorithm().to_int(), public.key_tag());
-        let record = Record::new(owner, domain::base::iana::Class::IN, Ttl::ZERO, public);
         let mut private = String::new();
         let written = secret.format_as_bind(&mut private).and_then(|()| write!(private, "{times}"));
         written.expect("a string takes all");
-        let public = domain::dnssec::common::display_as_bind(&record).to_string();
+        let public = public_text(origin, public);
         Ok(KeyFiles { stem, public, private })
     }
 }
@@ -305,18 +303,25 @@ impl KeyFiles {
     ) -> Result<KeyFiles, KeyError> {
         let algorithm = SecurityAlgorithm::from_int(algorithm);
         let public = Dnskey::new(role.flags(), 3, algorithm, public_key).map_err(|_| KeyError::Public)?;
-        let owner = DomainName::from_octets(origin.as_bytes().to_vec()).expect("a name is a name");
         let stem = stem(origin, algorithm.to_int(), public.key_tag());
-        let record = Record::new(owner, domain::base::iana::Class::IN, Ttl::ZERO, public);
         let name = algorithm.to_mnemonic_str().unwrap_or("?");
         let label = base64::encode_string(&[label.as_bytes(), b"\0"].concat());
         let private = format!(
             "Private-key-format: v1.3\nAlgorithm: {} ({name})\n{LABEL}: {label}\n{times}",
             algorithm.to_int()
         );
-        let public = domain::dnssec::common::display_as_bind(&record).to_string();
+        let public = public_text(origin, public);
         Ok(KeyFiles { stem, public, private })
     }
+}
+
+/// What is in the `.key` file. `domain` reads no name in which a semicolon stands as itself.
+fn public_text(origin: Name<'_>, public: Dnskey<Vec<u8>>) -> String {
+    let record = Record::new(DomainName::root_vec(), domain::base::iana::Class::IN, Ttl::ZERO, public);
+    let text = display_as_bind(&record).to_string();
+    let (_, behind_name) = text.split_once(' ').expect("a record has several fields");
+    let name = origin.to_string().replace("\\;", "\\059");
+    format!("{name} {behind_name}")
 }
 
 pub(crate) fn stem(origin: Name<'_>, algorithm: u8, tag: u16) -> String {
@@ -623,5 +628,16 @@ mod tests {
         assert_eq!(read(&without), Ok(tag));
         assert_eq!(read(&format!("; a DNSKEY of keymgr\n{without}")), Ok(tag));
         assert_eq!(read("example.org. IN A 192.0.2.1\n"), Err(KeyError::Public));
+    }
+
+    #[test]
+    fn keys_of_zones_with_odd_names_are_read_again() {
+        let odd = [r"sp\032ace.", r"semi\;colon.", r"a\\\;b\.c.", r#"q\"uote.\(x\)."#, r"\000\255.", "."];
+        for text in odd {
+            let origin = NameBuf::from_text(text.as_bytes(), None).unwrap();
+            let files = KeyFiles::generate(origin.as_name(), Role::KeySigning, Times::default()).unwrap();
+            let key = Key::read(origin.as_name(), &files.public, &files.private);
+            assert!(key.is_ok(), "{text}: {key:?} of {}", files.public);
+        }
     }
 }

@@ -185,6 +185,10 @@ impl Edit {
         if *rtype == Rtype::NS && owner.is_wildcard() {
             return Ok(());
         }
+        // It belongs to the parent (RFC 4035, 2.4), and validators' tools refuse a zone that has one.
+        if *rtype == Rtype::DS && owner == self.editor.zone().origin() {
+            return Ok(());
+        }
         if is_single(*rtype) {
             self.editor.remove_sets(owner, |set| set.rtype() == *rtype);
         }

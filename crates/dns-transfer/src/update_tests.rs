@@ -402,6 +402,21 @@ fn a_digest_of_the_zone_goes_with_the_version_that_it_is_of_unless_the_update_br
     assert_eq!(digests_after(&own), Some(1));
 }
 
+/// RFC 4035, 2.4.
+#[test]
+fn a_ds_record_of_the_zone_itself_is_the_parents() {
+    let digest = [0, 1, 13, 2, 7];
+    let changes = vec![add("example.", Rtype::DS, &digest), add("new.example.", Rtype::DS, &digest)];
+    let Ok(Updated::Next(changed, _)) = (Update { prerequisites: Vec::new(), changes }).apply(&zone()) else {
+        panic!("something changes")
+    };
+    let has = |owner: &str| {
+        let node = changed.zone.find(name(owner).as_name().as_bytes());
+        node.is_some_and(|node| node.rrset(Rtype::DS).is_some())
+    };
+    assert_eq!((has("example."), has("new.example.")), (false, true));
+}
+
 /// RFC 4592, 4.2; as BIND has it.
 #[test]
 fn servers_at_a_wildcard_are_passed_over_and_go_where_they_are() {

@@ -125,6 +125,18 @@ fn who_sends_a_cookie_beyond_the_limit_gets_one_with_what_it_gets_instead_of_an_
     }
 }
 
+#[test]
+fn a_cookie_that_is_none_counts_as_any_other_query() {
+    let server = start(&format!("{LIMITED}[cookies]\nenabled = true\n"));
+    let mut unasked = query(b"1");
+    unasked.drain(12..unasked.len() - 16);
+    unasked[5] = 0; // QDCOUNT
+    for query in [query(b"1"), unasked] {
+        let answers = flood(&server, &query, 100);
+        assert!(answers.len() < 30, "{} answers of 100", answers.len());
+    }
+}
+
 /// RFC 7873, 5.4.
 #[test]
 fn a_query_for_nothing_but_a_cookie_gets_that_and_a_wrong_one_is_told() {

@@ -75,7 +75,12 @@ impl TryFrom<&ExplainRequest> for Asked {
             format!("type: {:?} is no type of records, expected one such as AAAA", request.qtype)
         })?;
         let ecs = request.network.as_deref().map(str::parse).transpose()?;
-        Ok(Asked { name: parse_domain("name", &request.name)?, qtype, from: request.from, ecs })
+        Ok(Asked {
+            name: parse_domain("name", &request.name)?,
+            qtype,
+            from: request.from.to_canonical(),
+            ecs,
+        })
     }
 }
 
