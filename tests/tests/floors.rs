@@ -186,7 +186,10 @@ const FLOORS: &[House] = &[
         ],
     ),
     ("crates/posix/src/epoll", &[&["armed"], &["instance"], &["absent", "bell"]]),
-    ("crates/posix/src/broker_side", &[&["brokered"], &["strays", "ways"], &["attachment"]]),
+    (
+        "crates/posix/src/broker_side",
+        &[&["brokered"], &["strays", "ways"], &["attachment"], &["left_to_kernel"]],
+    ),
     ("crates/posix/src/descriptors", &[&["internal"], &["fd_table"]]),
 ];
 

@@ -100,11 +100,10 @@ fn sockets(text: &mut String, report: &ProgramReport, process: Option<Process>) 
         text,
         "  {accelerated} connections on the stack{now}; so far on the kernel: {accepted_from_kernel} accepted, {made_by_kernel} made, {moved_to_kernel} moved there"
     );
-    let causes = [
-        (report.moved_for_bulk, "they transferred large amounts"),
-        (report.moved_for_threads, "a thread for each of them slept in it"),
-    ];
-    for (moved, why) in causes.into_iter().filter(|(moved, _)| *moved > 0) {
+    for (why, made) in &report.made_because {
+        let _ = writeln!(text, "  {made} of those made by the kernel because {why}");
+    }
+    for (why, moved) in &report.moved_because {
         let _ = writeln!(
             text,
             "  {moved} of those moved because {why}, which the kernel does faster (--profile accelerate keeps them)"
@@ -229,8 +228,8 @@ mod tests {
             accepted_from_kernel,
             made_by_kernel,
             moved_to_kernel,
-            moved_for_bulk: 3,
-            moved_for_threads: 0,
+            made_because: vec![("there was no queue".to_owned(), 2)],
+            moved_because: vec![("they transferred large amounts".to_owned(), 3)],
             counters,
         };
         let report = StatusReport { programs: vec![status(Some(report))], interfaces: Vec::new() };
@@ -240,6 +239,7 @@ mod tests {
             "  TCP  LISTEN     127.0.0.1:81                                  kernel: bound to loopback",
             "  and 2 more",
             "  5 connections on the stack; so far on the kernel: 1 accepted, 2 made, 4 moved there",
+            "  2 of those made by the kernel because there was no queue",
             "  3 of those moved because they transferred large amounts, which the kernel does faster (--profile accelerate keeps them)",
             "  drops 3",
         ];

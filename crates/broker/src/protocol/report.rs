@@ -20,12 +20,12 @@ pub struct ProgramReport {
     pub accepted_from_kernel: u64,
     /// Connections so far that the program began to make by the kernel.
     pub made_by_kernel: u64,
+    /// How many of them why: ends of a sentence.
+    pub made_because: Vec<(String, u64)>,
     /// Connections so far that were on the stack and became the kernel's.
     pub moved_to_kernel: u64,
-    /// Those of them that moved much by large calls.
-    pub moved_for_bulk: u64,
-    /// Those of them whose threads mostly had to be woken by another thread.
-    pub moved_for_threads: u64,
+    /// How many of them why, as far as that was for the kernel to be faster: ends of a sentence.
+    pub moved_because: Vec<(String, u64)>,
     /// Counters that are worth a look, such as drops, with the names that `sidestep counters` has.
     pub counters: Vec<(String, u64)>,
 }
@@ -40,7 +40,8 @@ impl ProgramReport {
             socket.state = text(&socket.state);
             socket.why = socket.why.as_deref().map(&text);
         }
-        for (name, _) in &mut self.counters {
+        for (name, _) in self.counters.iter_mut().chain(&mut self.made_because).chain(&mut self.moved_because)
+        {
             *name = text(name);
         }
     }

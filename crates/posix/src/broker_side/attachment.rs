@@ -15,6 +15,8 @@ use steering::{LocalPorts, Spread};
 use transit::{Established, SocketKind};
 use wire::MacAddress;
 
+use super::left_to_kernel::LeftToKernel;
+
 /// Names a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ClaimId(pub(crate) u64);
@@ -342,19 +344,4 @@ pub(crate) struct Observer {
     pub(crate) stream: OwnedFd,
     pub(crate) pid: u32,
     pub(crate) program: String,
-}
-
-/// Connections of the kernel's: so far, also those that are over.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LeftToKernel {
-    /// Accepted from the kernel's queue of a listener, or left to us by another process.
-    pub(crate) accepted: u64,
-    /// Begun by the program, and made by the kernel.
-    pub(crate) made: u64,
-    /// Connections that have left the stack.
-    pub(crate) moved: u64,
-    /// Those of them that moved much by large calls.
-    pub(crate) bulk: u64,
-    /// Those of them whose threads mostly had to be woken by another thread.
-    pub(crate) threads: u64,
 }

@@ -497,15 +497,19 @@ impl Attachment for Brokered {
 
     fn report(&mut self, status: Status) {
         let sockets = status.sockets.into_iter().map(socket_report).collect();
+        let left = status.left_to_kernel;
+        let owned = |causes: Vec<(&str, u64)>| {
+            causes.into_iter().map(|(why, count)| (why.to_owned(), count)).collect()
+        };
         let report = ProgramReport {
             sockets,
             more: status.more,
             accelerated: status.accelerated,
-            accepted_from_kernel: status.left_to_kernel.accepted,
-            made_by_kernel: status.left_to_kernel.made,
-            moved_to_kernel: status.left_to_kernel.moved,
-            moved_for_bulk: status.left_to_kernel.bulk,
-            moved_for_threads: status.left_to_kernel.threads,
+            accepted_from_kernel: left.accepted,
+            made_by_kernel: left.made(),
+            made_because: owned(left.made_because()),
+            moved_to_kernel: left.moved,
+            moved_because: owned(left.moved_because()),
             counters: status.counters,
         };
         let _ = self.ask(|client| client.report(report));

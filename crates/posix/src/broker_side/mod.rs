@@ -2,7 +2,9 @@
 
 mod attachment;
 pub(crate) mod brokered;
+mod left_to_kernel;
 mod strays;
 mod ways;
 
 pub(crate) use attachment::*;
+pub(crate) use left_to_kernel::*;

@@ -7,7 +7,7 @@ use std::sync::MutexGuard;
 use clock::Instant;
 
 use crate::address::{decode, family, local_of};
-use crate::broker_side::{Peer, Purpose};
+use crate::broker_side::{MadeBecause, Peer, Purpose};
 use crate::errno::{Errno, fail};
 use crate::ids::SocketId;
 use crate::process::{Process, State};
@@ -60,8 +60,8 @@ impl Process {
             return Verdict::Kernel;
         }
         let now = self.now();
-        if !state.begin_connect(id, remote, name, now) {
-            state.left_to_kernel.made += 1;
+        if let Err(why) = state.begin_connect(id, remote, name, now) {
+            state.left_to_kernel.note_made(why);
             state.keep_at_kernel(id);
             return Verdict::Kernel;
         }
@@ -163,36 +163,41 @@ impl State {
         remote: SocketAddr,
         name: &[u8],
         now: Instant,
-    ) -> bool {
+    ) -> Result<(), MadeBecause> {
         let ip = remote.ip();
         if ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() || remote.port() == 0 {
-            return false;
+            return Err(MadeBecause::ThisHost);
         }
-        let is_common = self.sockets.get(id).is_none_or(|socket| socket.is_common);
-        if is_common || !self.attachment.as_ref().is_some_and(|it| it.wants(Purpose::Outgoing)) {
-            return false;
+        if self.sockets.get(id).is_none_or(|socket| socket.is_common) {
+            return Err(MadeBecause::Socket);
+        }
+        if !self.attachment.as_ref().is_some_and(|it| it.wants(Purpose::Outgoing)) {
+            return Err(MadeBecause::Profile);
         }
         self.attach(now);
         self.hear(now); // A way that is known may not be one any more.
-        if self.queue.runtime.is_none() || self.makes_unsuited() {
-            return false;
+        if self.queue.runtime.is_none() {
+            return Err(MadeBecause::NoQueue);
         }
-        let Some(socket) = self.sockets.get(id) else { return false };
+        if self.makes_unsuited() {
+            return Err(MadeBecause::Threads);
+        }
+        let socket = self.sockets.get(id).ok_or(MadeBecause::Socket)?;
         let (fd, domain) = (socket.fd(), socket.domain);
         if socket.kernel_only.is_some() || !socket.touched.is_plain() && has_route_of_its_own(fd) {
-            return false;
+            return Err(MadeBecause::Socket);
         }
         let from = local_of(fd).map(|local| local.ip()).filter(|ip| !ip.is_unspecified());
         let peer = Peer { ip, name, domain };
         let request = self.attachment().and_then(|attachment| attachment.begin_route(peer, from, now));
-        let Some(request) = request else { return false };
+        let request = request.ok_or(MadeBecause::NoQueue)?;
         self.take_from_kernel(id);
-        let Some(socket) = self.sockets.get_mut(id) else { return false };
+        let socket = self.sockets.get_mut(id).ok_or(MadeBecause::Socket)?;
         socket.role = Role::Stream(Place::ToStack { request, remote });
         socket.is_connecting = true;
         socket.error = None;
         self.awaiting_route.push((request, id));
-        true
+        Ok(())
     }
 }
 

@@ -20,7 +20,7 @@ impl State {
                     socket.is_common = true;
                 }
             }
-            Step::ConnectByKernel => self.connect_by_kernel_instead(id, now),
+            Step::ConnectByKernel(why) => self.connect_by_kernel_instead(id, why, now),
             Step::Move => return self.move_to_kernel(id, Terms::Must, now),
             Step::Offer => return self.move_to_kernel(id, Terms::Offered, now),
             Step::Lose => self.lose(id, now),

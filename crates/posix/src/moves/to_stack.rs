@@ -14,7 +14,7 @@ use stack::tcp::State as TcpState;
 use stack::{Connect, ConnectionId, LinkId};
 
 use crate::address::{encode, local_of, source_for};
-use crate::broker_side::{Answers, ClaimId, HomePorts, Purpose, RequestId, Routed, Way};
+use crate::broker_side::{Answers, ClaimId, HomePorts, MadeBecause, Purpose, RequestId, Routed, Way};
 use crate::descriptors::internal;
 use crate::errno::Errno;
 use crate::ids::SocketId;
@@ -39,13 +39,13 @@ impl State {
         };
         let begun = match routed {
             Routed::NoHost => return self.fail_socket(id, Errno(libc::EHOSTUNREACH)),
-            Routed::Way(way) if way.answers != Answers::Anybodys && self.attached => {
-                self.connect_on_stack(id, remote, &way, now)
-            }
-            Routed::Way(_) | Routed::NotOurs => None,
+            Routed::Way(_) if !self.attached => Err(MadeBecause::NoQueue),
+            Routed::Way(way) if way.answers == Answers::Anybodys => Err(MadeBecause::OtherQueues),
+            Routed::Way(way) => self.connect_on_stack(id, remote, &way, now).ok_or(MadeBecause::NoPort),
+            Routed::NotOurs => Err(MadeBecause::NotOurs),
         };
-        if begun.is_none() {
-            self.connect_by_kernel(id, remote);
+        if let Err(why) = begun {
+            self.connect_by_kernel(id, remote, why);
         }
         self.queue.flush(now);
     }
@@ -206,7 +206,7 @@ impl State {
     }
 
     /// The kernel is to connect, though it was begun here, and no peer has answered yet.
-    pub(crate) fn connect_by_kernel_instead(&mut self, id: SocketId, now: Instant) {
+    pub(crate) fn connect_by_kernel_instead(&mut self, id: SocketId, why: MadeBecause, now: Instant) {
         let remote = match self.sockets.get(id).map(|socket| &socket.role) {
             Some(Role::Stream(Place::ToStack { remote, .. })) => Some(*remote),
             _ => self.endpoints(id).map(|(_, remote)| remote),
@@ -216,7 +216,7 @@ impl State {
             self.renew(id, None, now);
         }
         self.awaiting_route.retain(|(_, other)| *other != id);
-        self.connect_by_kernel(id, remote);
+        self.connect_by_kernel(id, remote, why);
     }
 
     /// Has the kernel connect to peers that have not answered for a while, if we have only some of the queues: the answer may have come by another one.
@@ -232,15 +232,15 @@ impl State {
                 attachment.unanswered(local, remote);
             }
             self.queue.home_ports.counts().unanswered += 1;
-            self.connect_by_kernel_instead(late.id, now);
+            self.connect_by_kernel_instead(late.id, MadeBecause::Unanswered, now);
         }
     }
 
     /// There is no route of ours: the kernel begins to connect, and the socket is the kernel's from then on, even for threads that wait
     /// for it.
-    fn connect_by_kernel(&mut self, id: SocketId, remote: SocketAddr) {
+    fn connect_by_kernel(&mut self, id: SocketId, remote: SocketAddr, why: MadeBecause) {
         let Some(socket) = self.sockets.get_mut(id) else { return };
-        self.left_to_kernel.made += 1;
+        self.left_to_kernel.note_made(why);
         socket.role = Role::Stream(Place::Kernel);
         let (name, len) = encode(remote, socket.domain);
         match connect_without_waiting(socket.fd(), &name[..len]) {

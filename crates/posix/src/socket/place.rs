@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 
 use stack::ConnectionId;
 
-use crate::broker_side::RequestId;
+use crate::broker_side::{MadeBecause, RequestId};
 
 /// The place of a TCP socket that does not listen.
 pub(crate) enum Place {
@@ -96,7 +96,7 @@ pub(crate) enum Step {
     /// It is not to be connected here from now on: others would not know.
     Share,
     /// The kernel makes the connection instead.
-    ConnectByKernel,
+    ConnectByKernel(MadeBecause),
     /// It becomes the kernel's, or is lost.
     Move,
     /// It becomes the kernel's if the kernel takes it.
@@ -118,7 +118,8 @@ pub(crate) fn step(at: At, happening: Happening) -> Step {
     match (happening, at) {
         (KernelOnly(reason), Kernel | Shadow) => Step::Keep(reason),
         (PassedOn, Kernel | Shadow) => Step::Share,
-        (KernelOnly(_) | PassedOn, Routing | Connecting) | (BrokerEnds, Routing) => Step::ConnectByKernel,
+        (KernelOnly(_) | PassedOn, Routing | Connecting) => Step::ConnectByKernel(MadeBecause::Socket),
+        (BrokerEnds, Routing) => Step::ConnectByKernel(MadeBecause::NoQueue),
         (KernelOnly(_) | PassedOn | ChildAsks, Stack) => Step::Move,
         (KernelOnly(_) | PassedOn, Parent) => Step::AskParent,
         (Unsuited | Strayed, Stack) => Step::Offer,
@@ -151,7 +152,7 @@ mod tests {
     fn after(at: At, step: Step) -> Vec<At> {
         match step {
             Step::Nothing | Step::Keep(_) | Step::Share | Step::Forget => vec![at],
-            Step::ConnectByKernel => vec![At::Kernel, At::Lost],
+            Step::ConnectByKernel(_) => vec![At::Kernel, At::Lost],
             Step::Move | Step::AskParent => vec![At::Kernel, At::Lost],
             Step::Offer => vec![At::Kernel, at],
             Step::Lose => vec![At::Lost],

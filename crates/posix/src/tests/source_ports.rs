@@ -79,7 +79,7 @@ fn talk(pair: &Pair, fd: RawFd, (listener, address): (RawFd, SocketAddr)) -> Raw
 
 /// Connections that were the kernel's to make.
 fn by_kernel(pair: &Pair) -> u64 {
-    pair.right.lock().left_to_kernel.made
+    pair.right.lock().left_to_kernel.made()
 }
 
 /// Begins to connect, and returns whether the kernel does it. It has no way to these addresses.

@@ -168,7 +168,7 @@ fn the_kernel_makes_connections_when_threads_sleep_for_those_that_were_made() {
         assert_eq!(exchange_asleep(&pair, listener, (0, 4)), (true, true), "connection {connection}");
     }
     assert_eq!(exchange_asleep(&pair, listener, (0, 4)), (false, false));
-    assert_eq!(pair.right.lock().left_to_kernel.made, 1);
+    assert_eq!(pair.right.lock().left_to_kernel.made(), 1);
 }
 
 #[test]

@@ -1,0 +1,90 @@
+//! How many connections are the kernel's, and why.
+
+/// Why the kernel makes a connection that the program begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MadeBecause {
+    ThisHost,
+    Profile,
+    NoQueue,
+    Threads,
+    Socket,
+    NotOurs,
+    OtherQueues,
+    NoPort,
+    Unanswered,
+}
+
+impl MadeBecause {
+    /// In the order in which they are told.
+    const ALL: [(MadeBecause, &'static str); 9] = [
+        (MadeBecause::ThisHost, "the peer is this host, or has no address of one host"),
+        (MadeBecause::Profile, "the program's profile says so"),
+        (MadeBecause::NoQueue, "there was no queue"),
+        (MadeBecause::Threads, "a thread for each of those before slept in it"),
+        (MadeBecause::Socket, "of an option of the socket, or as other processes have the socket, too"),
+        (MadeBecause::NotOurs, "no interface that is used leads to the peer"),
+        (MadeBecause::OtherQueues, "answers may come by queues of other processes"),
+        (MadeBecause::NoPort, "the socket had or got no port whose answers come by the program's queues"),
+        (MadeBecause::Unanswered, "the peer did not answer by the program's queues"),
+    ];
+}
+
+/// Connections of the kernel's: so far, also those that are over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LeftToKernel {
+    /// Accepted from the kernel's queue of a listener, or left to us by another process.
+    pub(crate) accepted: u64,
+    /// Begun by the program, and made by the kernel: as many for each of [`MadeBecause::ALL`].
+    made: [u64; MadeBecause::ALL.len()],
+    /// Connections that have left the stack.
+    pub(crate) moved: u64,
+    /// Those of them that moved much by large calls.
+    pub(crate) bulk: u64,
+    /// Those of them whose threads mostly had to be woken by another thread.
+    pub(crate) threads: u64,
+}
+
+impl LeftToKernel {
+    /// The kernel makes a connection.
+    pub(crate) fn note_made(&mut self, why: MadeBecause) {
+        self.made[why as usize] += 1;
+    }
+
+    /// Those that the kernel has made.
+    pub(crate) fn made(&self) -> u64 {
+        self.made.iter().sum()
+    }
+
+    /// How many of them why, as far as there are any.
+    pub(crate) fn made_because(&self) -> Vec<(&'static str, u64)> {
+        let all = MadeBecause::ALL.into_iter().map(|(why, text)| (text, self.made[why as usize]));
+        all.filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// How many of those that have left the stack why, as far as that was for the kernel to be faster.
+    pub(crate) fn moved_because(&self) -> Vec<(&'static str, u64)> {
+        let all = [
+            ("they transferred large amounts", self.bulk),
+            ("a thread for each of them slept in it", self.threads),
+        ];
+        all.into_iter().filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_counted_by_what_left_them_to_the_kernel() {
+        let mut left = LeftToKernel { moved: 3, threads: 2, ..LeftToKernel::default() };
+        for (place, (why, _)) in MadeBecause::ALL.into_iter().enumerate() {
+            assert_eq!(why as usize, place);
+            left.note_made(why);
+        }
+        left.note_made(MadeBecause::NoQueue);
+        assert_eq!((left.made(), left.made_because().len()), (10, 9));
+        assert!(left.made_because().contains(&("there was no queue", 2)));
+        assert_eq!(left.moved_because(), [("a thread for each of them slept in it", 2)]);
+    }
+}
