@@ -314,7 +314,7 @@ struct Running {
 
 impl Running {
     fn start(server: Server, program: &Path, zones: &[ZoneList]) -> Running {
-        let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = lab::quiet_port();
         let directory = env::temp_dir().join(format!("sidestep-{server:?}-{}-{port}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let write = |(number, zone): (usize, &ZoneList)| {

@@ -37,6 +37,7 @@ mod measure;
 pub mod message;
 mod namespaces;
 mod peers;
+mod ports;
 pub mod programs;
 mod registry;
 mod resolvers;
@@ -63,6 +64,7 @@ pub use namespaces::{
     BOX_INTERFACES, CLIENT_INTERFACE, CLIENT_V4, CLIENT_V6, Lab, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side,
 };
 pub use peers::{Device, Peer, Server, Settings, Sidestep, start_nsd};
+pub use ports::{quiet_port, quiet_ports};
 pub use resolvers::{ResolverMake, ResolverSetting, RunningResolver};
 pub use skip::{require_root_and_xdp, skip};
 pub use workload::{QUESTIONS, Questions, Workload};

@@ -1,25 +1,15 @@
 //! Catalog zones (RFC 9432): made for BIND, followed from Knot, and between two of ours, as zones join, leave and change places.
 
 use std::fmt::Write;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use lab::{Child, Directory};
+use lab::{Child, Directory, quiet_port};
 use rustix::process::Signal;
 use tests::{Dig, Serving, Transport};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A port that nobody had a moment ago, for TCP and UDP.
-fn free_port() -> u16 {
-    loop {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        if UdpSocket::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
-}
 
 fn until(what: &str, process: &Child, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + PATIENCE;
@@ -83,7 +73,7 @@ fn reload(serving: &mut Serving) {
 
 #[test]
 fn bind_has_the_zones_of_a_catalog_that_is_made_and_follows_when_one_joins() {
-    let (directory, port) = (Directory::new().unwrap(), free_port());
+    let (directory, port) = (Directory::new().unwrap(), quiet_port());
     ["one.test", "two.test"].iter().for_each(|zone| write_zone(&directory, zone, zone));
     let rest = format!("[catalog]\nzone = \"made.test\"\nnotify = [\"127.0.0.1:{port}\"]\n");
     let mut ours = primary(directory, &["one.test"], &rest);
@@ -110,7 +100,7 @@ fn bind_has_the_zones_of_a_catalog_that_is_made_and_follows_when_one_joins() {
 
 #[test]
 fn the_zones_of_a_catalog_that_knot_makes_are_served() {
-    let (directory, port) = (Directory::new().unwrap(), free_port());
+    let (directory, port) = (Directory::new().unwrap(), quiet_port());
     ["one.test", "two.test", "three.test"].iter().for_each(|zone| write_zone(&directory, zone, zone));
     let own = directory.path().display();
     let text = format!(

@@ -1,12 +1,12 @@
 //! Zone transfers over TLS (RFC 9103), with BIND at either end and between two of ours, and over QUIC (RFC 9250).
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lab::{Child, Directory};
+use lab::{Child, Directory, quiet_port};
 use rustix::process::Signal;
 use tests::{Dig, Serving, Transport, make_certificate};
 
@@ -114,14 +114,9 @@ fn wait_for_serial(address: SocketAddr, serial: u32, process: &Child) {
     }
 }
 
-/// A port that nobody had a moment ago.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 /// BIND with one zone at a port of 127.0.0.1, and another one for TLS if it has a certificate.
 fn start_bind(directory: &Directory, zone: &str, listen: &str) -> (Child, SocketAddr) {
-    let (own, port) = (directory.path().display(), free_port());
+    let (own, port) = (directory.path().display(), quiet_port());
     let text = format!(
         "options {{ directory \"{own}\"; pid-file none; session-keyfile none; recursion no; dnssec-validation no;\n\
          listen-on port {port} {{ 127.0.0.1; }}; listen-on-v6 {{ none; }}; allow-transfer {{ any; }}; notify no;\n\
@@ -216,7 +211,7 @@ fn a_secondary_follows_bind_and_one_of_ours_over_tls() {
         "tls own {{ cert-file \"certificate.pem\"; key-file \"key.pem\"; }};\n\
          zone \"{ORIGIN}\" {{ type primary; file \"primary.zone\"; }};\n"
     );
-    let tls_port = free_port();
+    let tls_port = quiet_port();
     let (mut named, _) =
         start_bind(&directory, &zone, &format!("listen-on port {tls_port} tls own {{ 127.0.0.1; }};"));
     let ca = directory.path().join("certificate.pem").display().to_string();

@@ -1,30 +1,15 @@
 //! Zones from a real etcd: what is put is answered, a transaction as a whole; wrong records, lost connections, compactions, restarts.
 
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use lab::{Child, Directory, skip};
+use lab::{Child, Directory, quiet_port, skip};
 use rustix::process::Signal;
 use tests::{Dig, Serving, Transport};
 
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// A port for listeners alone: no connection of another test has it by chance, also while its server is away.
-fn quiet_port() -> u16 {
-    const FIRST: u16 = 20_000;
-    const COUNT: u16 = 10_000;
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    loop {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add((std::process::id() * 37) as u16);
-        let port = FIRST + number % COUNT;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
-}
 
 /// One member, which is a cluster.
 struct Etcd {

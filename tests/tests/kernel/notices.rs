@@ -1,27 +1,17 @@
 //! NOTIFY between two of ours with a key (RFC 1996, 8945), and what the logs say of transfers, updates and refusals.
 
 use std::collections::BTreeSet;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use lab::{Child, Directory};
+use lab::{Child, Directory, quiet_port};
 use rustix::process::Signal;
 use tests::{Dig, Serving, Transport};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const KEYS: &str = "[[key]]\nname = \"transfer.key\"\nsecret = \"c2VjcmV0IHNlY3JldA==\"\n\
                     [[key]]\nname = \"other.key\"\nsecret = \"b3RoZXIgc2VjcmV0\"\n";
-
-/// A port that nobody had a moment ago, for TCP and UDP.
-fn free_port() -> u16 {
-    loop {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        if UdpSocket::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
-}
 
 fn write_zone(directory: &Directory, serial: u32) {
     write_zone_with_retry(directory, serial, 3600);
@@ -79,7 +69,7 @@ fn change(primary: &mut Serving, serial: u32) {
 
 #[test]
 fn a_secondary_with_a_key_hears_of_a_change_at_once_from_a_primary_that_has_the_key_for_it() {
-    let port = free_port();
+    let port = quiet_port();
     let at = SocketAddr::from(([127, 0, 0, 1], port));
     let mut ours = primary(&format!("\"127.0.0.1:{port} key transfer.key\""), "");
     let theirs = secondary(port, ours.v4);
@@ -91,7 +81,7 @@ fn a_secondary_with_a_key_hears_of_a_change_at_once_from_a_primary_that_has_the_
 
 #[test]
 fn a_secret_that_a_reload_replaces_is_what_a_secondary_signs_with() {
-    let port = free_port();
+    let port = quiet_port();
     let at = SocketAddr::from(([127, 0, 0, 1], port));
     let mut ours = primary(&format!("\"127.0.0.1:{port} key transfer.key\""), "");
     let mut theirs = secondary(port, ours.v4);
@@ -111,7 +101,7 @@ fn a_secret_that_a_reload_replaces_is_what_a_secondary_signs_with() {
 
 #[test]
 fn the_primary_that_tells_of_a_change_is_asked_before_one_that_has_not_heard_of_it() {
-    let port = free_port();
+    let port = quiet_port();
     let zone = "allow-transfer = [\"127.0.0.0/8\"]\n[[zone]]\nfile = \"one.test.zone\"\n";
     let start = |notify: &str, arguments: &[&str]| {
         let directory = Directory::new().unwrap();
@@ -132,7 +122,7 @@ fn the_primary_that_tells_of_a_change_is_asked_before_one_that_has_not_heard_of_
 
 #[test]
 fn a_primary_that_tells_of_a_change_and_gives_nothing_is_asked_again_though_another_has_our_version() {
-    let port = free_port();
+    let port = quiet_port();
     let text = |clients: &str| {
         format!(
             "notify = [\"127.0.0.1:{port}\"]\nallow-transfer = [{clients}]\n[[zone]]\nfile = \"one.test.zone\"\n"
@@ -161,7 +151,7 @@ fn a_primary_that_tells_of_a_change_and_gives_nothing_is_asked_again_though_anot
 
 #[test]
 fn a_secondary_with_a_key_hears_of_a_change_at_once_from_a_primary_that_signs_no_notices() {
-    let port = free_port();
+    let port = quiet_port();
     let at = SocketAddr::from(([127, 0, 0, 1], port));
     let mut ours = primary(&format!("\"127.0.0.1:{port}\""), "");
     let theirs = secondary(port, ours.v4);
@@ -172,7 +162,7 @@ fn a_secondary_with_a_key_hears_of_a_change_at_once_from_a_primary_that_signs_no
 
 #[test]
 fn both_logs_say_that_a_notice_is_signed_with_another_key_than_that_of_its_primary() {
-    let port = free_port();
+    let port = quiet_port();
     let mut ours = primary(&format!("\"127.0.0.1:{port} key other.key\""), "");
     let mut theirs = secondary(port, ours.v4);
     until_serial(SocketAddr::from(([127, 0, 0, 1], port)), 1, &theirs.process);

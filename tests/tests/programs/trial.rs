@@ -26,7 +26,7 @@ pub(crate) const LOAD: Duration = Duration::from_secs(1);
 /// Names the file to which each figure is appended, for the table of results.
 const RESULTS: &str = "SIDESTEP_PROGRAMS_RESULTS";
 /// Part of the packets that may reach the kernel although the stack is expected to take them: the first ones, before it had begun.
-const KERNEL_SHARE_MAX: f64 = 0.1;
+pub(crate) const KERNEL_SHARE_MAX: f64 = 0.1;
 /// From this part of the packets on nobody but the kernel took them: on ways with loss a few of a hundred do not arrive.
 const KERNEL_SHARE_ALONE: f64 = 0.85;
 
@@ -199,8 +199,8 @@ impl Trial {
     }
 
     /// Puts a load on the program: no error may come of it, and who carries the packets is compared with what is expected. With
-    /// figures it is only recorded: the default profile moves large transfers to the kernel.
-    pub(crate) fn load(&self, load: &str, carrier: Carrier, action: impl FnOnce() -> Figure) {
+    /// figures it is only recorded: the default profile moves large transfers to the kernel. Returns the kernel's share.
+    pub(crate) fn load(&self, load: &str, carrier: Carrier, action: impl FnOnce() -> Figure) -> f64 {
         if matches!(carrier, Carrier::Stack) {
             self.wait_for_queue();
         }
@@ -216,6 +216,7 @@ impl Trial {
                 self.name
             );
         }
+        share
     }
 
     /// What `action` returns; the stack has to take part in its traffic, or the test would show nothing of the stack.

@@ -11,7 +11,7 @@
 
 use std::fs;
 use std::io;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lab::{Child, sidestep_binary};
+use lab::{Child, quiet_ports, sidestep_binary};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::client::{Client, other};
@@ -32,8 +32,6 @@ const KEY: &str = "transfer.key";
 const SECRET: &str = "c2l4dGVlbiBvY3RldHMgb2YgYSBzZWNyZXQh";
 /// The name in the certificate.
 const TLS_NAME: &str = "ns.test";
-/// The first of the ports, and how many there are to choose from.
-const PORTS: (u16, u64) = (16_000, 16_000);
 /// Time for a server to end by itself.
 const END_MAX: Duration = Duration::from_secs(120);
 
@@ -90,9 +88,9 @@ impl Fleet {
     /// Starts all; files of the zones that have a primary are in `directory`, as `sidestep.test.zone` and so on.
     pub(crate) fn start(directory: &lab::Directory) -> io::Result<Fleet> {
         lab::make_certificate(directory, TLS_NAME);
-        let [sidestep, tls, nsd, knot, bind, rndc, second, behind] = free_ports()?;
+        let [sidestep, tls, nsd, knot, bind, rndc, second, behind] = quiet_ports();
         let [to_nsd, to_knot, to_bind, to_second, knot_to_second, bind_to_second, nsd_to_behind] =
-            free_ports()?;
+            quiet_ports();
         let ports = Ports {
             sidestep,
             tls,
@@ -369,25 +367,6 @@ pub(crate) fn run(line: &str) -> io::Result<Output> {
 
 fn local(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
-}
-
-/// Ports that nobody has for TCP and UDP, below those that the kernel gives to clients: a server that is away finds its own free again.
-fn free_ports<const COUNT: usize>() -> io::Result<[u16; COUNT]> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    // Runs at the same time begin at different ones.
-    let first = u64::from(std::process::id()) * 64;
-    let mut held = Vec::new();
-    while held.len() < COUNT {
-        let tried = NEXT.fetch_add(1, Ordering::Relaxed);
-        if tried == PORTS.1 {
-            return Err(other("no ports are free".to_owned()));
-        }
-        let port = PORTS.0 + ((first + tried) % PORTS.1) as u16; // Below the end of the range.
-        if let (Ok(listener), Ok(socket)) = (TcpListener::bind(local(port)), UdpSocket::bind(local(port))) {
-            held.push((port, listener, socket));
-        }
-    }
-    Ok(std::array::from_fn(|at| held[at].0))
 }
 
 fn sidestep_key() -> String {
