@@ -1,5 +1,6 @@
 //! The driver: what it does of XDP, and what is in the way.
 
+use crate::shell::word;
 use crate::{Attached, Finding, Interface, Known, Probe, Topic, XdpFeatures};
 
 const LINK: Topic = Topic { id: "driver.link", source: "rtnetlink" };
@@ -31,7 +32,7 @@ pub(crate) fn examine(interface: &Interface, findings: &mut Vec<Finding>) {
             true => LINK.good(format!("{name} is up")),
             false => LINK
                 .bad(format!("{name} is down"), "nothing arrives and nothing leaves")
-                .command(format!("ip link set dev {name} up")),
+                .command(format!("ip link set dev {} up", word(name))),
         }),
         NAME.of(&interface.driver, |driver| match driver.place() {
             None => NAME.good(format!("the driver is {}; no hardware is behind it", driver.name)),
@@ -61,7 +62,9 @@ pub(crate) fn examine(interface: &Interface, findings: &mut Vec<Finding>) {
 fn by_word(interface: &Interface) -> Finding {
     let finding = XDP.of(&interface.xdp, |features| xdp(features, interface));
     match (&interface.xdp, &interface.probe) {
-        (Known::Not(_), None) => finding.command(format!("sidestep doctor {} --probe", interface.name)),
+        (Known::Not(_), None) => {
+            finding.command(format!("sidestep doctor {} --probe", word(&interface.name)))
+        }
         _ => finding,
     }
 }
@@ -87,7 +90,7 @@ fn xdp(features: &XdpFeatures, interface: &Interface) -> Finding {
                 format!("virtio_net runs XDP programs, but takes none while {why}"),
                 format!("{GENERIC}; the hypervisor can change that (QEMU: ctrl_guest_offloads=on, or guest_csum=off and guest_tso4, _tso6, _ecn, _ufo=off)"),
             )
-            .command(format!("sidestep doctor {} --probe", interface.name));
+            .command(format!("sidestep doctor {} --probe", word(&interface.name)));
     }
     match (features.basic, features.redirect) {
         (true, true) => XDP.good("the driver runs XDP programs and can redirect packets (native mode)"),
@@ -100,7 +103,7 @@ fn xdp(features: &XdpFeatures, interface: &Interface) -> Finding {
                 "this end of the veth pair runs no XDP programs, because the other end sends from more queues than this one receives on",
                 GENERIC,
             )
-            .command(format!("ethtool -L OTHER_END rx N tx N # N as `ethtool -l {}` says", interface.name)),
+            .command(format!("ethtool -L OTHER_END rx N tx N # N as `ethtool -l {}` says", word(&interface.name))),
         (false, _) => {
             XDP.better("the driver runs no XDP programs: only generic mode is there", GENERIC)
         }
@@ -155,7 +158,7 @@ fn program(name: &str, attached: Option<&Attached>) -> Finding {
                 "Sidestep leaves it alone and cannot serve there",
             )
             .command(format!("bpftool prog show id {id} # whose is it?"))
-            .command(format!("ip link set dev {name} xdp off # if nobody needs it")),
+            .command(format!("ip link set dev {} xdp off # if nobody needs it", word(name))),
     }
 }
 
@@ -169,7 +172,7 @@ fn mtu_of(name: &str, mtu: u32) -> Finding {
             "most drivers take no XDP program above {MTU_MAX} and generic mode remains; longer packets stay with the kernel in any case"
         ),
     )
-    .command(format!("ip link set dev {name} mtu 1500 # if its peers use that, too"))
+    .command(format!("ip link set dev {} mtu 1500 # if its peers use that, too", word(name)))
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ mod offloads;
 mod program;
 mod queues;
 mod setting;
+mod shell;
 
 pub use cores::CoreList;
 pub use facts::{

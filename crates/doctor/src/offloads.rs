@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::shell::word;
 use crate::{Feature, Finding, Interface, Setting, Step, Topic};
 
 const SOURCE: &str = "ethtool netlink (features)";
@@ -75,7 +76,7 @@ impl Rule {
             let seen = format!("the driver has no {feature}");
             return if wanted { topic.better(seen, self.cost) } else { topic.good(seen) };
         };
-        let seen = format!("{feature} is {}", word(state.is_on));
+        let seen = format!("{feature} is {}", on_or_off(state.is_on));
         if state.is_on == wanted {
             return topic.good(seen);
         }
@@ -112,15 +113,14 @@ fn change(finding: Finding, interface: &str, name: &str, state: Feature, wanted:
             Finding { seen: format!("{}, and the driver lets nobody change it", finding.seen), ..finding };
         return match wanted {
             true => finding,
-            false => {
-                finding.command(format!("sidestep doctor {interface} --probe # does this driver take one?"))
-            }
+            false => finding
+                .command(format!("sidestep doctor {} --probe # does this driver take one?", word(interface))),
         };
     }
-    finding.step(Step::new(Setting::feature(interface, name), word(!wanted), word(wanted)))
+    finding.step(Step::new(Setting::feature(interface, name), on_or_off(!wanted), on_or_off(wanted)))
 }
 
-fn word(on: bool) -> &'static str {
+fn on_or_off(on: bool) -> &'static str {
     if on { "on" } else { "off" }
 }
 

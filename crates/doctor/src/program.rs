@@ -1,5 +1,6 @@
 //! A program: what `sidestep run` will make of it.
 
+use crate::shell::word;
 use crate::{Finding, Known, Process, Program, Topic};
 
 const FILE: Topic = Topic { id: "program.file", source: "the file, found as a shell finds it" };
@@ -50,7 +51,7 @@ fn profile(program: &Program) -> Finding {
         Known::Is(name) => PROFILE.good(format!("it gets the profile {name:?}")),
         Known::Not(because) => PROFILE
             .better(format!("it is left to the kernel: {because}"), "nothing of it is accelerated")
-            .command(format!("sidestep run --profile default -- {}", program.name)),
+            .command(format!("sidestep run --profile default -- {}", word(&program.name))),
     }
 }
 
@@ -105,7 +106,7 @@ fn outcome(program: &Program, findings: &[Finding]) -> Finding {
         .good(format!(
             "TCP and UDP sockets on addresses of an interface are accelerated; sockets on loopback, IPv6 link-local addresses, Unix sockets and large transfers stay on the kernel.{now}"
         ))
-        .command(format!("sidestep run -- {}", program.name))
+        .command(format!("sidestep run -- {}", word(&program.name)))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Queues: how many, how long, what is spread over them, and which belong to a port.
 
 use crate::setting::{ABSENT, PRESENT};
+use crate::shell::word;
 use crate::{
     Bounded, CoreList, Finding, FlowMatch, Interface, Known, Machine, Parameter, Rss, Setting, Step, Topic,
     Wishes,
@@ -123,7 +124,7 @@ fn spread(interface: &Interface, wishes: &Wishes) -> Finding {
                 format!("the table spreads flows over queues {used}: {idle} get none"),
                 "engines of queues without flows have nothing to do, unless rules of the NIC send them some",
             )
-            .command(format!("ethtool -X {} equal {}", interface.name, all.len()))
+            .command(format!("ethtool -X {} equal {}", word(&interface.name), all.len()))
     })
 }
 
@@ -135,7 +136,10 @@ fn key(interface: &Interface) -> Finding {
         [] => KEY.unknown("the driver does not tell it"),
         key if key.iter().all(|octet| *octet == 0) => KEY
             .bad("the key of the hash is zero", "all flows have the same hash, and go to one queue")
-            .command(format!("ethtool -X {} hkey KEY # forty random octets, as 6d:5a:...", interface.name)),
+            .command(format!(
+                "ethtool -X {} hkey KEY # forty random octets, as 6d:5a:...",
+                word(&interface.name)
+            )),
         key if key.chunks(2).all(|pair| pair == &key[..pair.len()]) => {
             KEY.good("the key of the hash is symmetric: both directions of a flow have one queue")
         }

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::shell::word;
+
 /// One setting of the machine or of an interface. Its value is text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
@@ -176,17 +178,18 @@ impl Setting {
         match self {
             Setting::File { path, .. } => match path.strip_prefix("/proc/sys/") {
                 Some(name) => format!("sysctl -w {}={value}", name.replace('/', ".")),
-                None => format!("echo {value} > {path}"),
+                None => format!("echo {value} > {}", word(path)),
             },
             Setting::Parameter { interface, parameter } => {
-                let (option, word) = parameter.words();
-                format!("ethtool {option} {interface} {word} {value}")
+                let (option, name) = parameter.words();
+                format!("ethtool {option} {} {name} {value}", word(interface))
             }
-            Setting::Feature { interface, name } => format!("ethtool -K {interface} {name} {value}"),
+            Setting::Feature { interface, name } => format!("ethtool -K {} {name} {value}", word(interface)),
             Setting::FlowRule { interface, packets, queue } if value == PRESENT => {
-                format!("ethtool -N {interface} {packets} action {queue}")
+                format!("ethtool -N {} {packets} action {queue}", word(interface))
             }
             Setting::FlowRule { interface, .. } => {
+                let interface = word(interface);
                 format!("ethtool -N {interface} delete NUMBER # as `ethtool -n {interface}` lists it")
             }
             Setting::Service { name } => {

@@ -9,8 +9,8 @@ use crate::schedule::Schedule;
 use crate::streams::Fault;
 use crate::summary::{Counts, Percentiles, Second, Summary, is_error};
 
-/// Nanoseconds of the longest time that is told apart.
-const LONGEST: u64 = 60_000_000_000;
+/// Nanoseconds of the longest time that is told apart: a day.
+const LONGEST: u64 = 86_400_000_000_000;
 /// Significant digits of times.
 const DIGITS: u8 = 3;
 /// Letters of a reason at most.

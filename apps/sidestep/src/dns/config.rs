@@ -1,6 +1,6 @@
 //! What the program runs on: checked, resolved, nothing left to decide.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -373,8 +373,16 @@ fn parse_device(device: &str, listen: &[String], dpdk: DpdkOptions) -> anyhow::R
     if !addresses.is_empty() {
         return Ok(DeviceChoice::Kernel(addresses));
     }
-    let loopback = |address: IpAddr| SocketAddr::new(address, KERNEL_PORT);
-    Ok(DeviceChoice::Kernel(vec![loopback([127, 0, 0, 1].into()), loopback([0, 0, 0, 0, 0, 0, 0, 1].into())]))
+    Ok(DeviceChoice::Kernel(this_host(KERNEL_PORT)))
+}
+
+/// A port of this host, at those of its two addresses that there are: a host may be without IPv6. Both if it seems to have none, so that an error names them.
+pub(crate) fn this_host(port: u16) -> Vec<SocketAddr> {
+    let both = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+    let has = |address: &IpAddr| UdpSocket::bind((*address, 0)).is_ok();
+    let (there, absent): (Vec<IpAddr>, Vec<IpAddr>) = both.into_iter().partition(has);
+    let addresses = if there.is_empty() { absent } else { there };
+    addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect()
 }
 
 /// An address to serve.

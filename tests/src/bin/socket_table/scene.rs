@@ -241,11 +241,23 @@ impl Scene {
             if has_queue() {
                 std::thread::sleep(CLAIM);
                 sys::poll_one(fd, libc::POLLIN, 0)?;
+                self.await_broker()?;
+                sys::poll_one(fd, libc::POLLIN, 0)?;
                 break;
             }
             sys::poll_one(fd, libc::POLLIN, 5)?;
         }
         Ok(())
+    }
+
+    /// Waits until the broker has come to all that the process has asked of it, however busy the machine is: the claim of another listener is asked for
+    /// behind that, and waited for.
+    fn await_broker(&self) -> Result<()> {
+        let other = self.tcp()?;
+        sys::bind(other, &self.local(0))?;
+        sys::listen(other, 1)?;
+        sys::poll_one(other, libc::POLLIN, 0)?;
+        sys::close(other)
     }
 
     /// A listener at a port of the program's address, in use.

@@ -16,7 +16,7 @@ use super::options::Resolve;
 use super::trust::trust;
 use super::{constants, hints_file};
 use crate::dns::answer_log::QueryLogSpec;
-use crate::dns::config::{ConfigError, in_range, parse_domain, parse_listen, tcp_limits};
+use crate::dns::config::{ConfigError, in_range, parse_domain, parse_listen, tcp_limits, this_host};
 use crate::dns::encrypted::encrypted;
 use crate::dns::privileges::explain_denial;
 
@@ -99,8 +99,7 @@ fn addresses(listen: &[String], has_device: bool) -> Result<Vec<SocketAddr>, Con
         return Ok(any.map(|address| SocketAddr::new(address, port)).to_vec());
     }
     if listen.is_empty() {
-        let loopback: [IpAddr; 2] = [[127, 0, 0, 1].into(), [0, 0, 0, 0, 0, 0, 0, 1].into()];
-        return Ok(loopback.map(|address| SocketAddr::new(address, port)).to_vec());
+        return Ok(this_host(port));
     }
     listen.iter().map(|text| parse_listen(text, port)).collect()
 }
