@@ -26,22 +26,24 @@ impl State {
     pub(crate) fn claim(&mut self, id: SocketId, purpose: Purpose, now: Instant) -> bool {
         let Some(socket) = self.sockets.get(id) else { return false };
         if socket.claim.is_some() || socket.unclaimable.is_some() {
-            return socket.claim.is_some();
+            let is_claimed = socket.claim.is_some();
+            self.tell_unclaimable(now);
+            return is_claimed;
         }
         let fd = socket.fd();
         let Some(local) = crate::address::local_of(fd) else { return false };
         if local.ip().is_loopback() || local.port() == 0 {
-            self.note_unclaimable(id, "bound to loopback".to_owned());
+            self.note_unclaimable(id, "bound to loopback".to_owned(), now);
             return false;
         }
         if let Some(reason) = self.why_kernel_only(id, local) {
-            self.note_unclaimable(id, reason.to_owned());
+            self.note_unclaimable(id, reason.to_owned(), now);
             return false;
         }
         self.attach(now);
         let Some(attachment) = &mut self.attachment else { return false };
         if !attachment.wants(purpose) {
-            self.note_unclaimable(id, "the profile leaves it to the kernel".to_owned());
+            self.note_unclaimable(id, "the profile leaves it to the kernel".to_owned(), now);
             return false;
         }
         let Some(shadow) = crate::descriptors::internal::copy(fd) else { return false };
@@ -62,15 +64,25 @@ impl State {
                 true
             }
             Err(reason) => {
-                self.note_unclaimable(id, reason);
+                self.note_unclaimable(id, reason, now);
                 false
             }
         }
     }
 
-    fn note_unclaimable(&mut self, id: SocketId, reason: String) {
+    /// A socket stays with the kernel for this reason.
+    fn note_unclaimable(&mut self, id: SocketId, reason: String, now: Instant) {
         if let Some(socket) = self.sockets.get_mut(id) {
             socket.unclaimable = Some(reason.into());
+            self.has_untold = true;
+        }
+        self.tell_unclaimable(now);
+    }
+
+    /// A program that has no queue, and waits for nothing of ours, hears nobody who asks why: it says so when it waits.
+    fn tell_unclaimable(&mut self, now: Instant) {
+        if !self.attached && std::mem::take(&mut self.has_untold) {
+            self.report(now);
         }
     }
 

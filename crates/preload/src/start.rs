@@ -1,6 +1,7 @@
 //! Runs before `main`.
 
 use std::ffi::CStr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use posix::inside::Inside;
 
@@ -10,6 +11,8 @@ use crate::{answer, asked};
 
 /// Names the broker's socket.
 pub(crate) const BROKER: &CStr = c"SIDESTEP_BROKER";
+/// Is there if programs may have rings of io_uring(7).
+const IO_URING: &CStr = c"SIDESTEP_IO_URING";
 /// Names this library, for the dynamic linker.
 pub(crate) const PRELOAD: &CStr = c"LD_PRELOAD";
 
@@ -28,6 +31,7 @@ extern "C" fn start() {
     if !is_there {
         return;
     }
+    PERMITS_RINGS.store(variable(IO_URING).is_some(), Ordering::Relaxed);
     // 2. The C library's functions, all of them: a handler or a child of fork may not look up any.
     next::look_up();
     answer::find_threads();
@@ -43,6 +47,13 @@ extern "C" fn start() {
     answer::activate();
     // 8. Handlers that libraries set before all this.
     signal::adopt_handlers();
+}
+
+static PERMITS_RINGS: AtomicBool = AtomicBool::new(false);
+
+/// Whether the program may have rings of io_uring(7): its user has said so, and knows what they pass by.
+pub(crate) fn permits_rings() -> bool {
+    PERMITS_RINGS.load(Ordering::Relaxed)
 }
 
 fn variable(name: &CStr) -> Option<&'static CStr> {

@@ -104,7 +104,7 @@ fn a_static_program() {
 /// Asks for a ring by an instruction of its own, past all hooks, as liburing does.
 #[test]
 fn a_program_that_asks_the_kernel_for_a_ring() {
-    const RING: &str = "#include <errno.h>\n#include <stdio.h>\n#include <sys/syscall.h>\n\
+    const RING: &str = "#include <errno.h>\n#include <stdio.h>\n#include <unistd.h>\n#include <sys/syscall.h>\n\
         int main(void) { long answer;\n\
         #if defined(__x86_64__)\n\
         __asm__ volatile(\"syscall\" : \"=a\"(answer) : \"a\"(SYS_io_uring_setup), \"D\"(1), \"S\"(0) : \"rcx\", \"r11\", \"memory\");\n\
@@ -112,6 +112,7 @@ fn a_program_that_asks_the_kernel_for_a_ring() {
         register long x8 __asm__(\"x8\") = SYS_io_uring_setup, x0 __asm__(\"x0\") = 1, x1 __asm__(\"x1\") = 0;\n\
         __asm__ volatile(\"svc 0\" : \"+r\"(x0) : \"r\"(x8), \"r\"(x1) : \"memory\"); answer = x0;\n\
         #endif\n\
+        if (syscall(SYS_io_uring_setup, 1, 0) != -1 || (errno == ENOSYS) != (answer == -ENOSYS)) puts(\"by libc it is another:\");\n\
         puts(answer == -ENOSYS ? \"no ring\" : \"a ring, or a reason\"); return 0; }\n";
     let Some(scene) = Scene::new("a program that wants a ring") else { return };
     scene.directory.write("program.c", RING).unwrap();

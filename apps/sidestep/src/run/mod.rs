@@ -16,7 +16,7 @@ use std::process::{Command, ExitCode};
 use std::sync::mpsc::channel;
 use std::thread;
 
-use broker::protocol::{ENVIRONMENT, Profile};
+use broker::protocol::{ENVIRONMENT, IO_URING, Profile};
 use broker::server::{Config, Server, TakeOver};
 use clap::Args;
 use clock::Duration;
@@ -245,13 +245,13 @@ fn accelerate(
     }
     log::info!("{ENVIRONMENT}={}", broker.name());
     // The broker has the filter, too: a program with no more filters than that has set none itself.
-    if !options.io_uring
-        && let Err(error) = seccomp::refuse_rings()
-    {
-        log::info!("programs may use io_uring, which passes Sidestep by: {error}");
-    }
     let mut command = Command::new(program.path());
     command.arg0(&options.command[0]).args(arguments);
+    if options.io_uring {
+        command.env(IO_URING, "1");
+    } else if let Err(error) = seccomp::refuse_rings() {
+        log::info!("programs may use io_uring, which passes Sidestep by: {error}");
+    }
     command.env(ENVIRONMENT, broker.name()).env("LD_PRELOAD", library::in_front(&library));
     sigpipe::hand_on(&mut command);
     // From here on orphans of the program become our children: we end when the last one does.

@@ -117,6 +117,14 @@ impl Client {
         self.open.remove(&ticket.0).flatten().map(Some).ok_or(ClientError::OutOfPlace)
     }
 
+    /// Nobody waits any more for an answer that is overdue: the broker is behind until it comes.
+    pub fn abandon(&mut self, ticket: &Ticket) {
+        if let Some(None) = self.open.remove(&ticket.0) {
+            let since = Instant::now().checked_sub(PATIENCE).unwrap_or_else(Instant::now);
+            self.unawaited.insert(ticket.0, Unawaited { since, late: Late::Forget });
+        }
+    }
+
     /// No answer will come.
     pub(super) fn give_up(&mut self, ticket: &Ticket) -> ClientError {
         self.open.remove(&ticket.0);

@@ -36,6 +36,9 @@ pub const VERSION: u32 = 15;
 /// Names the broker's socket to programs: its abstract name, without the leading zero octet.
 pub const ENVIRONMENT: &str = "SIDESTEP_BROKER";
 
+/// Is there if programs may have rings of io_uring(7).
+pub const IO_URING: &str = "SIDESTEP_IO_URING";
+
 /// Octets of a message at most.
 pub const MESSAGE_MAX: usize = 64 << 10;
 

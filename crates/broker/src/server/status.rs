@@ -149,7 +149,7 @@ impl Broker {
         Some(ProgramStatus {
             pid: connection.pid,
             waits: self.registry.waits(client),
-            is_kept_apart: self.registry.is_kept_apart(client),
+            is_kept_apart: self.registry.is_kept_apart(client) && !connection.options.share,
             is_confined,
             queues: queues.collect(),
             profile: connection.options.profile.reason.clone(),

@@ -15,7 +15,7 @@ use steering::{LocalPorts, Spread};
 use transit::{Established, SocketKind};
 use wire::MacAddress;
 
-use super::left_to_kernel::LeftToKernel;
+use super::left_to_kernel::{LeftToKernel, MadeBecause};
 
 /// Names a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -265,9 +265,17 @@ pub(crate) trait Attachment: Send {
     /// Ends claims.
     fn release(&mut self, claims: &[ClaimId]);
 
-    /// Looks for the way to a peer from `from`, if the socket is bound: [`Incident::Routed`], at once if it is known. `None` if it is
+    /// Looks for the way to a peer from `from`, if the socket is bound: [`Incident::Routed`], at once if it is known. The error if it is
     /// known at once that there is none at all: the kernel's own connect(2) says why.
-    fn begin_route(&mut self, peer: Peer<'_>, from: Option<IpAddr>, now: Instant) -> Option<RequestId>;
+    fn begin_route(
+        &mut self,
+        peer: Peer<'_>,
+        from: Option<IpAddr>,
+        now: Instant,
+    ) -> Result<RequestId, MadeBecause>;
+
+    /// Nobody waits for that way any more, as the broker has not told it in time: until it does, it is not asked for others.
+    fn give_up_route(&mut self, _request: RequestId) {}
 
     /// A connection from a port of which answers should come by our queues has had none in time.
     fn unanswered(&mut self, _local: SocketAddr, _remote: SocketAddr) {}

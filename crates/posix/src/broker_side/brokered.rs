@@ -20,6 +20,7 @@ use crate::broker_side::attachment::{
     Answers, Attachment, ClaimId, HomePorts, Incident, NotMoved, Observer, Peer, Purpose, RequestId, Routed,
     SocketStatus, Status, Way,
 };
+use crate::broker_side::left_to_kernel::MadeBecause;
 use crate::broker_side::strays::{Sought, Strays};
 use crate::broker_side::ways::Ways;
 use crate::descriptors::internal;
@@ -364,18 +365,31 @@ impl Attachment for Brokered {
         let _ = self.ask(|client| client.release_all(&claims));
     }
 
-    fn begin_route(&mut self, peer: Peer<'_>, from: Option<IpAddr>, now: Instant) -> Option<RequestId> {
+    fn begin_route(
+        &mut self,
+        peer: Peer<'_>,
+        from: Option<IpAddr>,
+        now: Instant,
+    ) -> Result<RequestId, MadeBecause> {
         let ends = (peer.ip, from);
         if let Some(way) = self.ways.find(ends, now) {
             let request = self.next_request();
             self.incidents.push_back(Incident::Routed(request, Routed::Way(way)));
-            return Some(request);
+            return Ok(request);
         }
-        source_for(peer.name, peer.domain)?;
-        let ticket = self.ask(|client| client.begin_route(peer.ip, from)).ok()?;
+        source_for(peer.name, peer.domain).ok_or(MadeBecause::NotOurs)?;
+        let ticket = self.ask(|client| client.begin_route(peer.ip, from)).map_err(|_| MadeBecause::Broker)?;
         let request = self.next_request();
         self.routes.push(AskedWay { request, ticket, asked: Some((ends, now)) });
-        Some(request)
+        Ok(request)
+    }
+
+    fn give_up_route(&mut self, request: RequestId) {
+        for AskedWay { ticket, .. } in self.routes.extract_if(.., |asked| asked.request == request) {
+            if let Line::Open(client) = &mut self.line {
+                client.abandon(&ticket);
+            }
+        }
     }
 
     fn unanswered(&mut self, local: SocketAddr, remote: SocketAddr) {

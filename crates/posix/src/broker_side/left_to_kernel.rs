@@ -9,6 +9,7 @@ pub(crate) enum MadeBecause {
     Threads,
     Socket,
     NotOurs,
+    Broker,
     OtherQueues,
     NoPort,
     Unanswered,
@@ -16,13 +17,14 @@ pub(crate) enum MadeBecause {
 
 impl MadeBecause {
     /// In the order in which they are told.
-    const ALL: [(MadeBecause, &'static str); 9] = [
+    const ALL: [(MadeBecause, &'static str); 10] = [
         (MadeBecause::ThisHost, "the peer is this host, or has no address of one host"),
         (MadeBecause::Profile, "the program's profile says so"),
         (MadeBecause::NoQueue, "there was no queue"),
         (MadeBecause::Threads, "a thread for each of those before slept in it"),
         (MadeBecause::Socket, "of an option of the socket, or as other processes have the socket, too"),
         (MadeBecause::NotOurs, "no interface that is used leads to the peer"),
+        (MadeBecause::Broker, "the broker did not tell the way to the peer, or not in time"),
         (MadeBecause::OtherQueues, "answers may come by queues of other processes"),
         (MadeBecause::NoPort, "the socket had or got no port whose answers come by the program's queues"),
         (MadeBecause::Unanswered, "the peer did not answer by the program's queues"),
@@ -83,7 +85,7 @@ mod tests {
             left.note_made(why);
         }
         left.note_made(MadeBecause::NoQueue);
-        assert_eq!((left.made(), left.made_because().len()), (10, 9));
+        assert_eq!((left.made(), left.made_because().len()), (11, 10));
         assert!(left.made_because().contains(&("there was no queue", 2)));
         assert_eq!(left.moved_because(), [("a thread for each of them slept in it", 2)]);
     }

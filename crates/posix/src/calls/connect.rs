@@ -189,14 +189,14 @@ impl State {
         }
         let from = local_of(fd).map(|local| local.ip()).filter(|ip| !ip.is_unspecified());
         let peer = Peer { ip, name, domain };
-        let request = self.attachment().and_then(|attachment| attachment.begin_route(peer, from, now));
-        let request = request.ok_or(MadeBecause::NoQueue)?;
+        let attachment = self.attachment().ok_or(MadeBecause::Broker)?;
+        let request = attachment.begin_route(peer, from, now)?;
         self.take_from_kernel(id);
         let socket = self.sockets.get_mut(id).ok_or(MadeBecause::Socket)?;
         socket.role = Role::Stream(Place::ToStack { request, remote });
         socket.is_connecting = true;
         socket.error = None;
-        self.awaiting_route.push((request, id));
+        self.queue.awaited_routes.push(request, id, now);
         Ok(())
     }
 }

@@ -21,6 +21,7 @@ impl State {
             if let Some(socket) = self.sockets.get_mut(id) {
                 socket.kernel_only = Some(reason);
                 socket.unclaimable = Some(reason.into());
+                self.has_untold = true;
             }
             self.unclaim(id, now);
         }

@@ -31,8 +31,7 @@ const LOCAL_PORT_RANGE: i32 = 51;
 impl State {
     /// The broker knows the way, or that there is none of ours.
     pub(crate) fn on_routed(&mut self, request: RequestId, routed: Routed, now: Instant) {
-        let Some(place) = self.awaiting_route.iter().position(|(asked, _)| *asked == request) else { return };
-        let (_, id) = self.awaiting_route.swap_remove(place);
+        let Some(id) = self.queue.awaited_routes.take(request) else { return };
         let remote = match self.sockets.get(id).map(|socket| &socket.role) {
             Some(Role::Stream(Place::ToStack { request: own, remote })) if *own == request => *remote,
             _ => return, // It was closed, or disconnected, and may ask anew.
@@ -215,8 +214,18 @@ impl State {
         if self.sockets.get(id).is_some_and(|socket| socket.connection().is_some()) {
             self.renew(id, None, now);
         }
-        self.awaiting_route.retain(|(_, other)| *other != id);
+        self.queue.awaited_routes.forget(id);
         self.connect_by_kernel(id, remote, why);
+    }
+
+    /// Has the kernel make connections whose way a stopped broker does not tell.
+    pub(crate) fn look_after_routes(&mut self, now: Instant) {
+        while let Some((request, id)) = self.queue.awaited_routes.take_late(now) {
+            if let Some(attachment) = self.attachment() {
+                attachment.give_up_route(request);
+            }
+            self.connect_by_kernel_instead(id, MadeBecause::Broker, now);
+        }
     }
 
     /// Has the kernel connect to peers that have not answered for a while, if we have only some of the queues: the answer may have come by another one.

@@ -9,7 +9,7 @@ use clock::{Duration, Instant};
 use engine::Clock;
 use stack::slab::Slab;
 
-use crate::broker_side::{Attachment, LeftToKernel, RequestId};
+use crate::broker_side::{Attachment, LeftToKernel};
 use crate::descriptors::fd_table::{Entry, FdTable};
 use crate::descriptors::internal;
 use crate::epoll::Epoll;
@@ -68,8 +68,6 @@ pub(crate) struct State {
     pub(crate) kinship: Kinship,
     /// Children that wait for connections which could not move yet.
     pub(crate) asked_by_children: Vec<AskedByChild>,
-    /// Sockets that wait for a route.
-    pub(crate) awaiting_route: Vec<(RequestId, SocketId)>,
     /// What was closed while a call used it.
     pub(crate) closing: Vec<Closing>,
     /// Connections that have become the kernel's while a call used them.
@@ -85,6 +83,8 @@ pub(crate) struct State {
     pub(crate) sleeps_of_made: Sleeps,
     /// Counts for the status.
     pub(crate) left_to_kernel: LeftToKernel,
+    /// Some socket is the kernel's since the last report, and the report says why.
+    pub(crate) has_untold: bool,
 }
 
 impl Process {
@@ -155,7 +155,6 @@ impl State {
             watchdog_thread: None,
             kinship: Kinship::new(table),
             asked_by_children: Vec::new(),
-            awaiting_route: Vec::new(),
             closing: Vec::new(),
             moved_in_calls: MovedInCalls::default(),
             heard_at: Instant::ZERO,
@@ -164,6 +163,7 @@ impl State {
             observers: 0,
             sleeps_of_made: Sleeps::default(),
             left_to_kernel: LeftToKernel::default(),
+            has_untold: false,
         };
         state.hide_attachment();
         state

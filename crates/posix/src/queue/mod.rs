@@ -1,5 +1,6 @@
 //! What belongs to a queue: its engine, the ports and sockets that wait for something, and the thread that sleeps on it.
 
+mod awaited_routes;
 mod book;
 mod driver;
 pub(crate) mod ended;

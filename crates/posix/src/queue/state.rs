@@ -5,6 +5,7 @@ use std::sync::Arc;
 use clock::Instant;
 use stack::Stack;
 
+use super::awaited_routes::AwaitedRoutes;
 use super::driver::{Driver, Wakes};
 use super::ended::{self, Ended};
 use super::ports::{self, KeptPort};
@@ -33,6 +34,8 @@ pub(crate) struct Queue {
     pub(crate) ports_looked_at: Instant,
     /// Ports to connect from where only some of an interface's queues are ours.
     pub(crate) home_ports: HomePortTables,
+    /// Connections that wait for their way.
+    pub(crate) awaited_routes: AwaitedRoutes,
     /// Connections of which the program wants to know when octets left or were acknowledged that have not yet.
     pub(crate) stamped: Vec<SocketId>,
     /// Sockets at which something waits.
@@ -131,7 +134,8 @@ impl Queue {
     pub(crate) fn own_due_at(&self) -> Option<Instant> {
         self.runtime.as_ref()?;
         let ports = ports::due(&self.resting_ports, &self.kept_ports, self.ports_looked_at);
-        let unanswered = self.home_ports.due();
-        [self.stalls.look_at, ended::due(&self.ended), ports, unanswered].into_iter().flatten().min()
+        let (unanswered, untold) = (self.home_ports.due(), self.awaited_routes.due());
+        let times = [self.stalls.look_at, ended::due(&self.ended), ports, unanswered, untold];
+        times.into_iter().flatten().min()
     }
 }

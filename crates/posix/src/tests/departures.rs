@@ -224,3 +224,25 @@ fn options_that_were_set_before_connecting_hold_after_it() {
     assert_eq!(pair.right.option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE), 1);
     assert_eq!(pair.right.option(fd, libc::SOL_TCP, libc::TCP_CORK), 0);
 }
+
+/// A broker that is stopped holds up no connection for long: the kernel makes it.
+#[test]
+fn the_kernel_connects_where_the_broker_does_not_tell_the_way() {
+    let pair = Pair::new();
+    let (_, address) = pair.listen();
+    pair.others_of_right.looking.store(true, Ordering::Relaxed);
+    let fd = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    assert_eq!(pair.right.connect_to(fd, address), Err(Errno(libc::EINPROGRESS)));
+    let made = || {
+        pair.settle();
+        pair.right.lock().left_to_kernel.made_because()
+    };
+    assert!(pair.right.lock().queue.own_due_at().is_some(), "who sleeps has to wake then");
+    pair.pass(Duration::from_millis(2_900));
+    assert_eq!(made(), []);
+    pair.pass(Duration::from_millis(200));
+    assert_eq!(made(), [("the broker did not tell the way to the peer, or not in time", 1)]);
+    pair.others_of_right.looking.store(false, Ordering::Relaxed);
+    pair.settle();
+    assert_eq!(pair.right.lock().left_to_kernel.made(), 1, "the answer comes too late");
+}

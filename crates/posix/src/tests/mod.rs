@@ -24,8 +24,8 @@ use transit::{Established, SocketKind};
 
 use crate::address::{decode, encode};
 use crate::broker_side::{
-    Answers, Attachment, ClaimId, HomePorts, Incident, NotMoved, Peer, Purpose, RequestId, Routed, Status,
-    Way,
+    Answers, Attachment, ClaimId, HomePorts, Incident, MadeBecause, NotMoved, Peer, Purpose, RequestId,
+    Routed, Status, Way,
 };
 use crate::descriptors::fd_table::FdTable;
 use crate::errno::Errno;
@@ -163,11 +163,11 @@ impl Attachment for Wire {
         claims.iter().for_each(|claim| assert!(claimed.remove(claim), "it is claimed, and released once"));
     }
 
-    fn begin_route(&mut self, _: Peer<'_>, _: Option<IpAddr>, _: Instant) -> Option<RequestId> {
+    fn begin_route(&mut self, _: Peer<'_>, _: Option<IpAddr>, _: Instant) -> Result<RequestId, MadeBecause> {
         self.asked += 1;
         let way = Way { local: self.local, hop: Hop::default(), answers: self.others.answers() };
         self.incidents.push_back(Incident::Routed(RequestId(self.asked), Routed::Way(way)));
-        Some(RequestId(self.asked))
+        Ok(RequestId(self.asked))
     }
 
     fn unanswered(&mut self, local: SocketAddr, remote: SocketAddr) {

@@ -152,7 +152,7 @@ impl State {
                 socket.claim = None;
             }
         }
-        self.awaiting_route.clear();
+        self.queue.awaited_routes.clear();
         self.asked_by_children.clear();
         self.queue.ended.clear();
         self.queue.kept_ports.clear();

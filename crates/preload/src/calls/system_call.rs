@@ -17,6 +17,7 @@ use super::exec::Strings;
 use super::select::Sets;
 use super::{confine, fork, signal};
 use crate::hooks::{self, next};
+use crate::start::permits_rings;
 
 /// Calls the hook that stands for a system call, with those of its arguments that count; else the kernel.
 macro_rules! dispatch {
@@ -44,7 +45,7 @@ macro_rules! dispatch {
                 fork::forked(|| unsafe { next::syscall($number, a, b, c, d, e, f) })
             }
             // What a ring does with sockets and epoll instances passes us by; without it programs (libuv) do the same by calls.
-            libc::SYS_io_uring_setup => {
+            libc::SYS_io_uring_setup if !permits_rings() => {
                 crate::answer::set_errno(libc::ENOSYS);
                 -1
             }
