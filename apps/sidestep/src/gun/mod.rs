@@ -423,7 +423,8 @@ mod tests {
             self.loads += 1;
             let mut summary = Tally::new(clock::Instant::ZERO).summary(load.rate, load.length, 0);
             let answers = u64::from(load.rate);
-            (summary.length_s, summary.counts.sent, summary.counts.in_time) = (1.0, answers, answers);
+            (summary.length_s, summary.sent_per_s) = (1.0, None);
+            (summary.counts.sent, summary.counts.in_time) = (answers, answers);
             Ok(summary)
         }
     }
@@ -455,7 +456,8 @@ mod tests {
             let mut summary = Tally::new(clock::Instant::ZERO).summary(load.rate, load.length, 0);
             let sent = u64::from(load.rate) * load.length.as_nanos() / 1_000_000_000;
             let good = self.0(load.rate.into()) * sent / u64::from(load.rate);
-            (summary.length_s, summary.bottleneck) = (load.length.as_secs_f64(), None);
+            (summary.length_s, summary.sent_per_s, summary.bottleneck) =
+                (load.length.as_secs_f64(), None, None);
             (summary.counts.sent, summary.counts.answered, summary.counts.in_time) = (sent, sent, good);
             self.1(&mut summary.counts, sent - good);
             Ok(summary)
