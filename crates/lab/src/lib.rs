@@ -64,7 +64,7 @@ pub use namespaces::{
     BOX_INTERFACES, CLIENT_INTERFACE, CLIENT_V4, CLIENT_V6, Lab, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side,
 };
 pub use peers::{Device, Peer, Server, Settings, Sidestep, start_nsd};
-pub use ports::{quiet_port, quiet_ports};
+pub use ports::{quiet_port, quiet_ports, quiet_sockets};
 pub use resolvers::{ResolverMake, ResolverSetting, RunningResolver};
 pub use skip::{require_root_and_xdp, skip};
 pub use workload::{QUESTIONS, Questions, Workload};

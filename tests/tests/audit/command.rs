@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -47,8 +47,8 @@ impl Served {
             ahead_ms: 0,
         };
         let liar = Arc::new(Mutex::new((Liar::new(None, 1), upstream)));
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, lab::quiet_port()));
-        let (udp, tcp) = (UdpSocket::bind(address).unwrap(), TcpListener::bind(address).unwrap());
+        let (udp, tcp) = lab::quiet_sockets();
+        let address = udp.local_addr().unwrap();
         let (own, other) = (Arc::clone(&liar), Arc::clone(&liar));
         thread::spawn(move || serve_udp(&udp, &own, loses));
         thread::spawn(move || tcp.incoming().flatten().for_each(|stream| serve_tcp(stream, &other)));
