@@ -178,9 +178,13 @@ mod tests {
 
     #[test]
     fn what_another_one_decides_has_no_step() {
-        for (name, bus, steps) in
-            [("tun", "tap", 0), ("macvlan", "", 0), ("veth", "", 1), ("ice", "0000:01:00.0", 1)]
-        {
+        for (name, bus, steps) in [
+            ("tun", "tap", 0),
+            ("macvlan", "", 0),
+            ("veth", "", 1),
+            ("bridge", "N/A", 1),
+            ("ice", "0000:01:00.0", 1),
+        ] {
             let driver = Driver { name: name.to_owned(), bus: bus.to_owned() };
             let off = Feature { is_on: false, is_changeable: true };
             let interface = Interface {

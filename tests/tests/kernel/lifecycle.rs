@@ -49,6 +49,22 @@ fn sigterm_ends_a_server_that_still_loads_its_zones() {
 }
 
 #[test]
+fn a_host_without_ipv6_is_served_at_its_other_address() {
+    const SCRIPT: &str = "sysctl -qw net.ipv6.conf.all.disable_ipv6=1; ip link set lo up
+        exec \"$0\" dns serve --zone \"$1\"";
+    if !rustix::process::geteuid().is_root() {
+        return lab::skip("needs root for a network namespace");
+    }
+    let mut command = Command::new("unshare");
+    command.args(["--net", "sh", "-ec", SCRIPT]).arg(sidestep_binary()).arg(&Zone::sample().file);
+    let mut server = Child::spawn("sidestep", &mut command).unwrap();
+    let ready = server.wait_for_line("ready: ", END_MAX).unwrap();
+    assert!(ready.contains(" on 127.0.0.1:5300 over kernel sockets"), "{ready}");
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait(END_MAX).unwrap().code(), Some(0));
+}
+
+#[test]
 fn a_server_answers_while_it_reloads_and_sigterm_ends_it() {
     let zone = VersionedZone::new(1, 0);
     let mut server = Serving::start(&zone.file(), &[]);

@@ -12,6 +12,7 @@ use tests::Serving;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Queries at a time: as many as a socket's buffer takes, however late the server looks.
 const TOGETHER: usize = 100;
+const AXFR: u16 = 252;
 const FORMERR: u8 = 1;
 const NOTIMP: u8 = 4;
 
@@ -49,6 +50,10 @@ fn cases() -> Vec<(&'static str, Vec<u8>, Expected)> {
         message[opt + at] = octet;
         message
     };
+    let transfer = message::query(0x4242, "example.com", AXFR);
+    let version = transfer.len() + 6;
+    let mut transfer = message::with_edns(transfer, 1232, 0);
+    transfer[version] = 1;
     let mut two_opts = message::with_edns(edns.clone(), 1232, 0);
     two_opts[11] = 2;
     let long_name = [&[63; 64][..]; 4].concat();
@@ -77,6 +82,7 @@ fn cases() -> Vec<(&'static str, Vec<u8>, Expected)> {
         ("an OPT record announced that is not there", with(&[(11, 1)]), Rcode(FORMERR)),
         ("two OPT records: RFC 6891, 6.1.1", two_opts, Rcode(FORMERR)),
         ("EDNS version 1", changed_opt(6, 1), BadVersion),
+        ("a transfer by EDNS version 1", transfer, BadVersion),
         ("an option longer than its record", changed_opt(14, 200), Rcode(FORMERR)),
     ]
 }

@@ -13,6 +13,7 @@ use dns_server::TcpLimits;
 use dns_sign::{Algorithm, DenialBy};
 use dns_token::{KeyUri, UriError};
 use dns_wire::NameBuf;
+use rustix::io::Errno;
 use steering::ListenAddress;
 use thiserror::Error;
 
@@ -379,7 +380,11 @@ fn parse_device(device: &str, listen: &[String], dpdk: DpdkOptions) -> anyhow::R
 /// A port of this host, at those of its two addresses that there are: a host may be without IPv6. Both if it seems to have none, so that an error names them.
 pub(crate) fn this_host(port: u16) -> Vec<SocketAddr> {
     let both = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
-    let has = |address: &IpAddr| UdpSocket::bind((*address, 0)).is_ok();
+    let is_absent = |error: &std::io::Error| {
+        let errno = Errno::from_io_error(error);
+        matches!(errno, Some(Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT))
+    };
+    let has = |address: &IpAddr| !UdpSocket::bind((*address, 0)).is_err_and(|error| is_absent(&error));
     let (there, absent): (Vec<IpAddr>, Vec<IpAddr>) = both.into_iter().partition(has);
     let addresses = if there.is_empty() { absent } else { there };
     addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect()

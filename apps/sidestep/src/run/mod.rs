@@ -244,9 +244,9 @@ fn accelerate(
         log::warn!("{name} runs on the kernel: {own_calls}; programs that it starts may be accelerated");
     }
     log::info!("{ENVIRONMENT}={}", broker.name());
-    // The broker has the filter, too: a program with no more filters than that has set none itself.
     let mut command = Command::new(program.path());
     command.arg0(&options.command[0]).args(arguments);
+    // The broker has the filter, too: a program with no more filters than that has set none itself.
     if options.io_uring {
         command.env(IO_URING, "1");
     } else if let Err(error) = seccomp::refuse_rings() {

@@ -101,7 +101,7 @@ fn sockets(text: &mut String, report: &ProgramReport, process: Option<Process>) 
         "  {accelerated} connections on the stack{now}; so far on the kernel: {accepted_from_kernel} accepted, {made_by_kernel} made, {moved_to_kernel} moved there"
     );
     for (why, made) in &report.made_because {
-        let _ = writeln!(text, "  {made} of those made by the kernel because {why}");
+        let _ = writeln!(text, "  {made} of those made because {why}");
     }
     for (why, moved) in &report.moved_because {
         let _ = writeln!(
@@ -239,7 +239,7 @@ mod tests {
             "  TCP  LISTEN     127.0.0.1:81                                  kernel: bound to loopback",
             "  and 2 more",
             "  5 connections on the stack; so far on the kernel: 1 accepted, 2 made, 4 moved there",
-            "  2 of those made by the kernel because there was no queue",
+            "  2 of those made because there was no queue",
             "  3 of those moved because they transferred large amounts, which the kernel does faster (--profile accelerate keeps them)",
             "  drops 3",
         ];

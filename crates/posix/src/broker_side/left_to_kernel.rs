@@ -18,15 +18,18 @@ pub(crate) enum MadeBecause {
 impl MadeBecause {
     /// In the order in which they are told.
     const ALL: [(MadeBecause, &'static str); 10] = [
-        (MadeBecause::ThisHost, "the peer is this host, or has no address of one host"),
+        (MadeBecause::ThisHost, "it goes to a loopback address, or to that of no single host"),
         (MadeBecause::Profile, "the program's profile says so"),
         (MadeBecause::NoQueue, "there was no queue"),
         (MadeBecause::Threads, "a thread for each of those before slept in it"),
-        (MadeBecause::Socket, "of an option of the socket, or as other processes have the socket, too"),
+        (MadeBecause::Socket, "of the socket: by an option, or as other processes have it, too"),
         (MadeBecause::NotOurs, "no interface that is used leads to the peer"),
         (MadeBecause::Broker, "the broker did not tell the way to the peer, or not in time"),
         (MadeBecause::OtherQueues, "answers may come by queues of other processes"),
-        (MadeBecause::NoPort, "the socket had or got no port whose answers come by the program's queues"),
+        (
+            MadeBecause::NoPort,
+            "the socket has a port whose answers come by other queues, or none is free whose answers come by the program's",
+        ),
         (MadeBecause::Unanswered, "the peer did not answer by the program's queues"),
     ];
 }

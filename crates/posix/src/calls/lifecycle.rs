@@ -239,7 +239,6 @@ impl State {
         }
         // All of it is the parent's. The packet memory is not even here, so that dropping it would be wrong.
         std::mem::forget(std::mem::take(&mut self.queue));
-        self.queue.awaited_routes.clear();
         self.asked_by_children.clear();
         self.left_to_kernel = LeftToKernel::default();
         self.sleeps_of_made = Sleeps::default();
