@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::sync::MutexGuard;
 
-use clock::Instant;
+use clock::{Duration, Instant};
 
-use crate::address::{decode, family, local_of};
+use crate::address::{decode, family};
 use crate::broker_side::{MadeBecause, Peer, Purpose};
 use crate::errno::{Errno, fail};
 use crate::ids::SocketId;
@@ -16,6 +16,9 @@ use crate::socket::settings::timeout_of;
 use crate::socket::{Place, Role};
 use crate::wait::Stop;
 use crate::wait::connecting::socket_is_patient;
+
+/// How often programs that make many connections ask whether the broker has said anything of ways.
+const WAYS_HEARD_EVERY: Duration = Duration::from_millis(1);
 
 impl Process {
     /// connect(2).
@@ -62,20 +65,23 @@ impl Process {
         let now = self.now();
         if let Err(why) = state.begin_connect(id, remote, name, now) {
             state.left_to_kernel.note_made(why);
+            state.sockets.get_mut(id).into_iter().for_each(|socket| socket.touched.note_named());
             state.keep_at_kernel(id);
             return Verdict::Kernel;
         }
-        let flags = syscall::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0);
         let Some(socket) = state.sockets.get_mut(id) else { return Verdict::Kernel };
-        socket.nonblocking = flags & libc::O_NONBLOCK != 0;
-        socket.send_timeout =
-            if socket.touched.is_plain() { None } else { timeout_of(fd, libc::SO_SNDTIMEO) };
+        socket.send_timeout = None;
+        if !socket.touched.is_plain() {
+            let flags = syscall::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0);
+            socket.nonblocking = flags & libc::O_NONBLOCK != 0;
+            socket.send_timeout = timeout_of(fd, libc::SO_SNDTIMEO);
+        }
         self.start_watchdog(&mut state);
         if socket_is_patient(&state, id) {
             return self.wait_for_connect(state, id, libc::EINPROGRESS);
         }
         // A known route is used at once: then the SYN leaves now.
-        state.hear(now);
+        state.hear_what_has_come(now);
         state.queue.flush(now);
         Verdict::Done(match state.sockets.get(id).map(|socket| &socket.role) {
             Some(Role::Stream(Place::Lost)) => Err(state.end_attempt(id, now)),
@@ -175,7 +181,9 @@ impl State {
             return Err(MadeBecause::Profile);
         }
         self.attach(now);
-        self.hear(now); // A way that is known may not be one any more.
+        if now >= self.heard_at + WAYS_HEARD_EVERY {
+            self.hear(now); // A way that is known may not be one any more.
+        }
         if self.queue.runtime.is_none() {
             return Err(MadeBecause::NoQueue);
         }
@@ -187,7 +195,7 @@ impl State {
         if socket.kernel_only.is_some() || !socket.touched.is_plain() && has_route_of_its_own(fd) {
             return Err(MadeBecause::Socket);
         }
-        let from = local_of(fd).map(|local| local.ip()).filter(|ip| !ip.is_unspecified());
+        let from = socket.local_of_shadow().map(|local| local.ip()).filter(|ip| !ip.is_unspecified());
         let peer = Peer { ip, name, domain };
         let attachment = self.attachment().ok_or(MadeBecause::Broker)?;
         let request = attachment.begin_route(peer, from, now)?;

@@ -15,6 +15,7 @@ impl Process {
         let Some(id) = state.socket_of(fd) else { return };
         let backlog = backlog_of(backlog);
         let Some(socket) = state.sockets.get_mut(id) else { return };
+        socket.touched.note_named();
         match &mut socket.role {
             Role::Stream(Place::Kernel) => {
                 socket.role = Role::Listener {

@@ -34,7 +34,13 @@ impl Process {
         state.forget_stale(fd);
         if let Some(role) = role {
             let may_survive_exec = kind & libc::SOCK_CLOEXEC == 0;
-            let socket = Socket { touched: Touched::NONE, may_survive_exec, ..Socket::new(role, domain, fd) };
+            let nonblocking = kind & libc::SOCK_NONBLOCK != 0;
+            let socket = Socket {
+                touched: Touched::NONE,
+                may_survive_exec,
+                nonblocking,
+                ..Socket::new(role, domain, fd)
+            };
             state.insert(socket);
         }
     }
@@ -115,6 +121,7 @@ impl Process {
     pub(crate) fn on_bind(&self, fd: RawFd) {
         let mut state = self.lock();
         let Some(id) = state.socket_of(fd) else { return };
+        state.sockets.get_mut(id).into_iter().for_each(|socket| socket.touched.note_named());
         if let Some(Role::Udp(udp)) = state.sockets.get_mut(id).map(|socket| &mut socket.role) {
             udp.is_bound = true;
             state.note_news(id);

@@ -89,7 +89,7 @@ impl State {
         let port = self.queue.resting_ports.rested(connect.local.ip(), now, is_good)?;
         let socket = self.sockets.get(id)?;
         let has_range = !socket.touched.is_plain() && has_range_of_ports(socket.fd());
-        if has_range || local_of(socket.fd())?.port() != 0 {
+        if has_range || socket.local_of_shadow().is_some_and(|local| local.port() != 0) {
             return None;
         }
         connect.local = port.local;
@@ -190,6 +190,7 @@ impl State {
         let _ = syscall::setsockopt(fd, libc::SOL_IP, BIND_ADDRESS_NO_PORT, &0i32.to_ne_bytes());
         let (name, len) = encode(local, socket.domain);
         syscall::bind(fd, &name[..len])?;
+        socket.touched.note_named();
         socket.bound_before = Some(bound);
         Ok(())
     }
@@ -251,6 +252,7 @@ impl State {
         let Some(socket) = self.sockets.get_mut(id) else { return };
         self.left_to_kernel.note_made(why);
         socket.role = Role::Stream(Place::Kernel);
+        socket.touched.note_named();
         let (name, len) = encode(remote, socket.domain);
         match connect_without_waiting(socket.fd(), &name[..len]) {
             Ok(true) => {

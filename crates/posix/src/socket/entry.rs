@@ -9,6 +9,7 @@ use clock::Duration;
 use stack::{ConnectionId, LinkId, ListenerId, Stack, TcpOptions};
 use transit::SocketKind;
 
+use crate::address::local_of;
 use crate::broker_side::ClaimId;
 use crate::errno::Errno;
 use crate::ids::{Interests, SocketId};
@@ -247,6 +248,11 @@ impl Socket {
 }
 
 impl Socket {
+    /// Where the kernel's socket is bound, if it may be.
+    pub(crate) fn local_of_shadow(&self) -> Option<SocketAddr> {
+        self.touched.may_be_named().then(|| local_of(self.fd()))?
+    }
+
     /// The options that were set on the kernel's socket, which is about to connect.
     pub(crate) fn options_of_shadow(&self) -> (TcpOptions, Settings) {
         options_of_shadow(self.fd(), self.domain, self.touched)

@@ -1,4 +1,4 @@
-//! Which options a program has set on a kernel socket: reading all of them takes as long as connecting.
+//! What a program has done to a kernel socket: reading all options, and where it is bound, takes as long as connecting.
 
 /// Options that are set often, change nothing but themselves, and have no say in where packets go.
 const PLAIN: [(i32, i32); 7] = [
@@ -11,15 +11,18 @@ const PLAIN: [(i32, i32); 7] = [
     (libc::SOL_SOCKET, libc::SO_LINGER),
 ];
 
-/// A bit for each of [`PLAIN`], and one for all others.
+/// A bit for each of [`PLAIN`], one for an address, and one for all other options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Touched(u8);
+pub(crate) struct Touched(u16);
+
+/// The kernel's socket may have an address or a port.
+const NAMED: u16 = 1 << PLAIN.len();
 
 impl Touched {
     /// None was set.
     pub(crate) const NONE: Touched = Touched(0);
     /// Any may have been set.
-    pub(crate) const ANY: Touched = Touched(u8::MAX);
+    pub(crate) const ANY: Touched = Touched(u16::MAX);
 
     /// The program sets an option.
     pub(crate) fn note(&mut self, level: i32, option: i32) {
@@ -29,6 +32,16 @@ impl Touched {
             None if (level, option) == (libc::SOL_TCP, libc::TCP_QUICKACK) => {}
             None => *self = Touched::ANY,
         }
+    }
+
+    /// The kernel's socket gets an address or a port, or may get one.
+    pub(crate) fn note_named(&mut self) {
+        self.0 |= NAMED;
+    }
+
+    /// Whether the kernel's socket may have an address or a port.
+    pub(crate) fn may_be_named(self) -> bool {
+        self.0 & NAMED != 0
     }
 
     /// Whether an option may have been set.
@@ -42,7 +55,7 @@ impl Touched {
     }
 }
 
-fn bit_of(level: i32, option: i32) -> Option<u8> {
+fn bit_of(level: i32, option: i32) -> Option<u16> {
     PLAIN.iter().position(|plain| *plain == (level, option)).map(|place| 1 << place)
 }
 
@@ -68,5 +81,14 @@ mod tests {
         let mut touched = Touched::NONE;
         PLAIN.iter().for_each(|(level, option)| touched.note(*level, *option));
         assert!(touched.is_plain());
+    }
+
+    #[test]
+    fn an_address_is_no_option() {
+        let mut touched = Touched::NONE;
+        assert!(!touched.may_be_named() && Touched::ANY.may_be_named());
+        touched.note_named();
+        assert!(touched.may_be_named() && touched.is_plain());
+        assert!(!touched.has(libc::SOL_TCP, libc::TCP_NODELAY));
     }
 }

@@ -119,7 +119,7 @@ impl Attachment for Wire {
     }
 
     fn has_incident(&self) -> bool {
-        false
+        !self.incidents.is_empty()
     }
 
     fn spin(&self) -> Duration {
@@ -327,13 +327,14 @@ impl Pair {
         }
     }
 
-    /// Lets packets travel until all have arrived.
+    /// Lets packets travel until all have arrived, as programs do that wait.
     fn settle(&self) {
         for _ in 0..50 {
             for process in [&self.left, &self.right] {
                 let mut state = process.lock();
                 let now = process.now();
                 state.turn(now);
+                state.queue.send_the_rest(now);
                 process.note_turn();
             }
         }

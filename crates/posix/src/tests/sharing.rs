@@ -302,7 +302,10 @@ fn who_finishes_a_handshake_while_others_are_moved_is_moved_too() {
     pair.left.lock().turn(pair.left.now());
     let (tell, told) = std::sync::mpsc::channel();
     *pair.others.meanwhile.lock().unwrap() = Some(Box::new(move || {
-        pair.right.lock().turn(pair.right.now());
+        let mut state = pair.right.lock();
+        state.turn(pair.right.now());
+        state.queue.send_the_rest(pair.right.now());
+        drop(state);
         if knocked.len() < 4 {
             knocked.push(knock());
             tell.send(knocked.clone()).unwrap();

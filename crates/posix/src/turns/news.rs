@@ -17,6 +17,7 @@ impl State {
     /// Listens to what the broker has to say.
     pub(crate) fn hear(&mut self, now: Instant) {
         self.hears_soon = false;
+        self.heard_at = now;
         while let Some(incident) = self.attachment.as_mut().and_then(|attachment| attachment.poll()) {
             self.on_incident(incident, now);
         }
@@ -25,7 +26,16 @@ impl State {
         }
     }
 
-    /// The same after work that may have left something to be heard.
+    /// Listens to what is known here already, without a system call.
+    pub(crate) fn hear_what_has_come(&mut self, now: Instant) {
+        while self.has_incident()
+            && let Some(incident) = self.attachment.as_mut().and_then(|attachment| attachment.poll())
+        {
+            self.on_incident(incident, now);
+        }
+    }
+
+    /// Listens to the broker after work that may have left something to be heard.
     pub(crate) fn hear_if_due(&mut self, now: Instant) {
         if self.hears_soon {
             self.hear(now);

@@ -42,7 +42,6 @@ impl State {
     /// Periodic work, with a queue or without.
     pub(crate) fn attend(&mut self, mut now: Instant) {
         if now >= self.heard_at + HEAR_EVERY || self.hears_soon {
-            self.heard_at = now;
             self.hear(now);
             now = self.clock.now();
         }

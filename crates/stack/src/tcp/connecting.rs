@@ -86,7 +86,10 @@ impl Connection {
         self.establish(segment, shared, now);
         self.send.snd_una = segment.ack;
         self.update_persist(now);
-        self.receive.ack_now();
+        match self.may_hold_ack(shared) {
+            true => self.receive.ack_soon(),
+            false => self.receive.ack_now(),
+        }
         self.raise(Events::WRITABLE);
         self.on_text(segment, shared, now)
     }

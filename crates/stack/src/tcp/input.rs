@@ -126,13 +126,18 @@ impl Connection {
         if received.in_order > 0 && self.has_readable() {
             self.raise(Events::READABLE);
         }
-        if self.receive.is_ack_due_soon() && shared.config.ack_hold_max.is_zero() {
+        if self.receive.is_ack_due_soon() && !self.may_hold_ack(shared) {
             self.receive.ack_now();
         }
         if self.receive.is_ack_delayed() && !self.is_timer_set(Timer::DelayedAck) {
             self.set_timer(Timer::DelayedAck, now + shared.config.delayed_ack_max);
         }
         if received.finished { self.on_fin(shared, now) } else { Fate::Alive }
+    }
+
+    /// Whether an acknowledgement that is due soon may wait for what the application sends: as long as it may send.
+    pub(super) fn may_hold_ack(&self, shared: &Shared) -> bool {
+        !shared.config.ack_hold_max.is_zero() && !self.flags.write_closed
     }
 
     pub(super) fn count_received(&mut self, received: &Received, shared: &mut Shared) {

@@ -314,14 +314,13 @@ impl Receiver {
             || received.duplicate
             || received.exhausted
             || received.outside_window
-            || received.finished
             || !self.assembler.is_empty()
             || received.in_order as usize > len
             || unacknowledged >= 2 * u32::from(self.segment_size);
         if at_once {
             self.ack = AckDue::Now;
-        } else if self.quick_acks > 0 && !self.interactive {
-            self.ack = self.ack.max(AckDue::Soon);
+        } else if received.finished || self.quick_acks > 0 && !self.interactive {
+            self.ack_soon();
         } else if len > 0 {
             self.ack = self.ack.max(AckDue::Delayed);
         }
@@ -330,6 +329,11 @@ impl Receiver {
     /// An acknowledgement is due at once.
     pub(crate) fn ack_now(&mut self) {
         self.ack = AckDue::Now;
+    }
+
+    /// An acknowledgement is due as soon as the application has nothing to send.
+    pub(crate) fn ack_soon(&mut self) {
+        self.ack = self.ack.max(AckDue::Soon);
     }
 
     /// The connection is over, and nothing is acknowledged any more.
@@ -362,7 +366,8 @@ impl Receiver {
         if self.ack != AckDue::No && self.quick_acks > 0 {
             self.quick_acks -= 1;
         }
-        if with_data && matches!(self.ack, AckDue::Delayed | AckDue::Soon) {
+        let acknowledges_data = self.last_ack_sent != self.rcv_nxt;
+        if with_data && acknowledges_data && matches!(self.ack, AckDue::Delayed | AckDue::Soon) {
             self.interactive = true;
         }
         self.ack = AckDue::No;
