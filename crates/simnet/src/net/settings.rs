@@ -33,6 +33,7 @@ fn config(random: &mut Random) -> Config {
             PathMtuProbing::Always,
         ]),
         delayed_ack_max: Duration::from_millis(random.pick(&[1, 40, 40, 200])),
+        ack_hold_max: Duration::from_millis(random.pick(&[0, 1])),
         ..Config::default()
     }
 }
