@@ -12,12 +12,13 @@ pub(crate) enum MadeBecause {
     Broker,
     OtherQueues,
     NoPort,
+    SharedPort,
     Unanswered,
 }
 
 impl MadeBecause {
     /// In the order in which they are told.
-    const ALL: [(MadeBecause, &'static str); 10] = [
+    const ALL: [(MadeBecause, &'static str); 11] = [
         (MadeBecause::ThisHost, "it goes to a loopback address, or to that of no single host"),
         (MadeBecause::Profile, "the program's profile says so"),
         (MadeBecause::NoQueue, "there was no queue"),
@@ -29,6 +30,10 @@ impl MadeBecause {
         (
             MadeBecause::NoPort,
             "the socket has a port whose answers come by other queues, or none is free whose answers come by the program's",
+        ),
+        (
+            MadeBecause::SharedPort,
+            "the program bound the socket to a port that others may have, too (SO_REUSEADDR or SO_REUSEPORT)",
         ),
         (MadeBecause::Unanswered, "the peer did not answer by the program's queues"),
     ];
@@ -88,7 +93,7 @@ mod tests {
             left.note_made(why);
         }
         left.note_made(MadeBecause::NoQueue);
-        assert_eq!((left.made(), left.made_because().len()), (11, 10));
+        assert_eq!((left.made(), left.made_because().len()), (12, 11));
         assert!(left.made_because().contains(&("there was no queue", 2)));
         assert_eq!(left.moved_because(), [("a thread for each of them slept in it", 2)]);
     }

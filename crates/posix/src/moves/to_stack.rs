@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use clock::Instant;
 use stack::tcp::State as TcpState;
-use stack::{Connect, ConnectionId, LinkId};
+use stack::{Connect, ConnectError, ConnectionId, LinkId};
 
 use crate::address::{encode, local_of, source_for};
 use crate::broker_side::{Answers, ClaimId, HomePorts, MadeBecause, Purpose, RequestId, Routed, Way};
@@ -28,6 +28,45 @@ const TRIES_MAX: u32 = 64;
 /// `IP_LOCAL_PORT_RANGE`.
 const LOCAL_PORT_RANGE: i32 = 51;
 
+/// Why a connection was not begun on the stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NotBegun {
+    /// The kernel is to make it.
+    ForKernel(MadeBecause),
+    /// There is one between the same ends already.
+    InUse,
+}
+
+/// Which options of a socket let others bind to its port, if they have them, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sharing([Option<i32>; 2]);
+
+impl Sharing {
+    fn of(settings: &Settings) -> Sharing {
+        Sharing([libc::SO_REUSEADDR, libc::SO_REUSEPORT].map(|option| settings.is_on(option).then_some(option)))
+    }
+
+    fn is_any(self) -> bool {
+        self != Sharing([None; 2])
+    }
+
+    /// A port that it is bound to meanwhile is its own alone.
+    fn end_at(self, fd: RawFd) {
+        self.put(fd, 0);
+    }
+
+    fn set_at(self, fd: RawFd) {
+        self.put(fd, 1);
+    }
+
+    fn put(self, fd: RawFd, value: i32) {
+        for option in self.0.into_iter().flatten() {
+            // It is a socket, so nothing refuses this.
+            let _ = syscall::setsockopt(fd, libc::SOL_SOCKET, option, &value.to_ne_bytes());
+        }
+    }
+}
+
 impl State {
     /// The broker knows the way, or that there is none of ours.
     pub(crate) fn on_routed(&mut self, request: RequestId, routed: Routed, now: Instant) {
@@ -40,7 +79,11 @@ impl State {
             Routed::NoHost => return self.fail_socket(id, Errno(libc::EHOSTUNREACH)),
             Routed::Way(_) if !self.attached => Err(MadeBecause::NoQueue),
             Routed::Way(way) if way.answers == Answers::Anybodys => Err(MadeBecause::OtherQueues),
-            Routed::Way(way) => self.connect_on_stack(id, remote, &way, now).ok_or(MadeBecause::NoPort),
+            Routed::Way(way) => match self.connect_on_stack(id, remote, &way, now) {
+                Err(NotBegun::InUse) => return self.fail_socket(id, Errno(libc::EADDRNOTAVAIL)),
+                Err(NotBegun::ForKernel(why)) => Err(why),
+                Ok(()) => Ok(()),
+            },
             Routed::NotOurs => Err(MadeBecause::NotOurs),
         };
         if let Err(why) = begun {
@@ -50,27 +93,35 @@ impl State {
     }
 
     /// Connects on the stack, from a port that rests or from a new one.
-    fn connect_on_stack(&mut self, id: SocketId, remote: SocketAddr, way: &Way, now: Instant) -> Option<()> {
+    fn connect_on_stack(
+        &mut self,
+        id: SocketId,
+        remote: SocketAddr,
+        way: &Way,
+        now: Instant,
+    ) -> Result<(), NotBegun> {
+        const GONE: NotBegun = NotBegun::ForKernel(MadeBecause::NoPort);
         // As the program left them: binding changes some.
-        let (options, settings) = self.sockets.get(id)?.options_of_shadow();
+        let (options, settings) = self.sockets.get(id).ok_or(GONE)?.options_of_shadow();
         let local = SocketAddr::new(way.local, 0);
         let (hop, options) = (way.hop, Arc::new(options));
         let mut connect = Connect { local, remote, is_bound: false, hop, options, data: &[] };
-        let rested = self.connect_from_resting_port(id, &mut connect, way, now);
-        let begun = rested.or_else(|| self.connect_from_new_port(id, &mut connect, (way, &settings), now));
-        let (connection, claim) = begun?;
+        let (connection, claim) = match self.connect_from_resting_port(id, &mut connect, way, now) {
+            Some(begun) => begun,
+            None => self.connect_from_new_port(id, &mut connect, (way, &settings), now)?,
+        };
         if matches!(way.answers, Answers::From(_)) {
             self.queue.home_ports.on_begun(id, connection, now);
         }
-        self.queue.stack()?.set_token(connection, id.to_bits());
-        let socket = self.sockets.get_mut(id)?;
+        self.queue.stack().ok_or(GONE)?.set_token(connection, id.to_bits());
+        let socket = self.sockets.get_mut(id).ok_or(GONE)?;
         socket.receive_timeout = settings.receive_timeout();
         socket.send_timeout = settings.send_timeout();
         socket.settings = settings;
         socket.role = Role::Stream(Place::Stack(connection));
         socket.claim = Some(claim);
         socket.relies_on = Some(hop.link);
-        Some(())
+        Ok(())
     }
 
     /// Connects from a port that we still have of a connection that is over, if the port does not matter to the program.
@@ -100,40 +151,87 @@ impl State {
     }
 
     /// Binds the shadow, claims its port, and connects from there.
+    ///
+    /// Only from a port that is this socket's alone: a port of which the kernel may have connections, too, takes hold only when these are
+    /// known, and until then it would reset ours.
     fn connect_from_new_port(
         &mut self,
         id: SocketId,
         connect: &mut Connect<'_>,
         (way, settings): (&Way, &Settings),
         now: Instant,
-    ) -> Option<(ConnectionId, ClaimId)> {
-        let fd = self.sockets.get(id)?.fd();
-        // With these the kernel may have given the port to others as well.
-        let is_shared = settings.is_on(libc::SO_REUSEADDR) || settings.is_on(libc::SO_REUSEPORT);
-        let is_chosen = match &way.answers {
-            Answers::From(home) => {
-                let bound = self.bind_to_home_port(id, connect, (way.hop.link, home), is_shared);
-                if bound.is_none() {
-                    self.queue.home_ports.counts().kernel += 1;
-                }
-                bound?
-            }
-            Answers::Ours | Answers::Anybodys => self.bind_for_stack(id, connect.local.ip())?,
+    ) -> Result<(ConnectionId, ClaimId), NotBegun> {
+        const NO_PORT: NotBegun = NotBegun::ForKernel(MadeBecause::NoPort);
+        let fd = self.sockets.get(id).ok_or(NO_PORT)?.fd();
+        let sharing = Sharing::of(settings);
+        if sharing.is_any() && self.has_port_of_its_own(id) {
+            let local = local_of(fd).ok_or(NO_PORT)?;
+            let is_taken = self.queue.stack().is_some_and(|stack| stack.has_connection(local, connect.remote));
+            return Err(if is_taken {
+                NotBegun::InUse
+            } else {
+                NotBegun::ForKernel(MadeBecause::SharedPort)
+            });
+        }
+        sharing.end_at(fd);
+        let begun = self.connect_alone(id, connect, way, now);
+        if begun.is_err() {
+            sharing.set_at(fd);
+        }
+        begun
+    }
+
+    /// Whether the program has chosen the port.
+    fn has_port_of_its_own(&self, id: SocketId) -> bool {
+        let Some(socket) = self.sockets.get(id) else { return false };
+        match socket.bound_before {
+            Some(before) => before.port() != 0,
+            None => socket.local_of_shadow().is_some_and(|local| local.port() != 0),
+        }
+    }
+
+    /// Connects from a port that the kernel gives to no other socket.
+    fn connect_alone(
+        &mut self,
+        id: SocketId,
+        connect: &mut Connect<'_>,
+        way: &Way,
+        now: Instant,
+    ) -> Result<(ConnectionId, ClaimId), NotBegun> {
+        const NO_PORT: NotBegun = NotBegun::ForKernel(MadeBecause::NoPort);
+        let fd = self.sockets.get(id).ok_or(NO_PORT)?.fd();
+        let bound = match &way.answers {
+            Answers::From(home) => self.bind_to_home_port(id, connect, (way.hop.link, home)),
+            Answers::Ours | Answers::Anybodys => self.bind_for_stack(id, connect.local.ip()),
         };
-        connect.local = local_of(fd)?;
+        if bound.is_none() && matches!(way.answers, Answers::From(_)) {
+            self.queue.home_ports.counts().kernel += 1;
+        }
+        let is_chosen = bound.ok_or(NO_PORT)?;
+        connect.local = local_of(fd).ok_or(NO_PORT)?;
         connect.is_bound = !is_chosen;
+        let claim = self.claim_port(fd).ok_or(NO_PORT)?;
+        match self.queue.stack().map(|stack| stack.tcp_connect(connect, now)) {
+            Some(Ok(connection)) => {
+                if is_chosen {
+                    self.queue.resting_ports.note_chosen(claim, connect.local);
+                }
+                Ok((connection, claim))
+            }
+            refused => {
+                self.release_claim(Some(claim));
+                let is_in_use = !is_chosen && refused == Some(Err(ConnectError::InUse));
+                Err(if is_in_use { NotBegun::InUse } else { NO_PORT })
+            }
+        }
+    }
+
+    /// Has packets to the port of a bound shadow come here.
+    fn claim_port(&mut self, fd: RawFd) -> Option<ClaimId> {
         let shadow = internal::copy(fd)?;
         let claim = self.attachment()?.claim(shadow.as_fd(), Purpose::Outgoing);
         internal::close(shadow);
-        let claim = claim.ok()?;
-        let Some(Ok(connection)) = self.queue.stack().map(|stack| stack.tcp_connect(connect, now)) else {
-            self.release_claim(Some(claim));
-            return None;
-        };
-        if is_chosen && !is_shared {
-            self.queue.resting_ports.note_chosen(claim, connect.local);
-        }
-        Some((connection, claim))
+        claim.ok()
     }
 
     /// Binds the shadow of a connection to be made to `source` and a port, as far as the program has not; returns whether the kernel
@@ -159,7 +257,6 @@ impl State {
         id: SocketId,
         connect: &Connect<'_>,
         (link, home): (LinkId, &Arc<HomePorts>),
-        is_shared: bool,
     ) -> Option<bool> {
         let socket = self.sockets.get(id)?;
         let bound = local_of(socket.fd())?;
@@ -168,8 +265,7 @@ impl State {
             let comes_home = self.queue.home_ports.comes_home(link, home, connect.remote, local);
             return comes_home.then(|| self.bind_for_stack(id, connect.local.ip()))?;
         }
-        // The kernel lets sockets with these options have a port that others have.
-        if is_shared || !socket.touched.is_plain() && has_range_of_ports(socket.fd()) {
+        if !socket.touched.is_plain() && has_range_of_ports(socket.fd()) {
             return None;
         }
         for _ in 0..TRIES_MAX {
@@ -201,7 +297,10 @@ impl State {
         let Role::Stream(Place::ToStack { remote, .. }) = socket.role else { return };
         let (name, len) = encode(remote, socket.domain);
         if let Some(source) = source_for(&name[..len], socket.domain) {
+            let (fd, sharing) = (socket.fd(), Sharing::of(&socket.options_of_shadow().1));
+            sharing.end_at(fd);
             let _ = self.bind_for_stack(id, source); // Without a port there is no name.
+            sharing.set_at(fd);
         }
     }
 

@@ -175,25 +175,74 @@ fn a_port_in_our_own_time_wait_is_used_again_too() {
 }
 
 #[test]
-fn a_port_that_the_program_chose_or_may_share_does_not_rest() {
+fn a_port_that_the_program_chose_does_not_rest() {
     let pair = held();
     let (listener, address) = pair.listen();
     let bound = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
     let (name, len) = encode(SocketAddr::new(RIGHT, 0), libc::AF_INET);
     syscall::bind(bound, &name[..len]).unwrap();
-    let sharing = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
-    let on = 1i32.to_ne_bytes();
-    let _ = pair.right.setsockopt(sharing, libc::SOL_SOCKET, libc::SO_REUSEADDR, &on);
-    syscall::setsockopt(sharing, libc::SOL_SOCKET, libc::SO_REUSEADDR, &on).unwrap();
-    for fd in [bound, sharing] {
-        let (left, right) = finish_connecting(&pair, fd, listener, address);
-        pair.left.shut_down(left);
-        pair.settle();
-        pair.right.shut_down(right);
-        pair.pass(NOTICED);
-        pair.settle();
-        assert_eq!(claims(&pair).1, 0);
+    pair.right.on_bind(bound);
+    let (left, right) = finish_connecting(&pair, bound, listener, address);
+    pair.left.shut_down(left);
+    pair.settle();
+    pair.right.shut_down(right);
+    pair.pass(NOTICED);
+    pair.settle();
+    assert_eq!(claims(&pair).1, 0);
+}
+
+/// A socket whose options let others have its port.
+fn sharing(pair: &Pair) -> RawFd {
+    let fd = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    for option in [libc::SO_REUSEADDR, libc::SO_REUSEPORT] {
+        let _ = pair.right.setsockopt(fd, libc::SOL_SOCKET, option, &1i32.to_ne_bytes());
+        syscall::setsockopt(fd, libc::SOL_SOCKET, option, &1i32.to_ne_bytes()).unwrap();
     }
+    fd
+}
+
+#[test]
+fn a_socket_that_may_share_its_port_and_has_none_gets_one_of_its_own() {
+    let pair = held();
+    let (listener, address) = pair.listen();
+    let fd = sharing(&pair);
+    let (left, right) = finish_connecting(&pair, fd, listener, address);
+    let at_kernel = |option| {
+        let mut value = [0; 4];
+        syscall::getsockopt(right, libc::SOL_SOCKET, option, &mut value).unwrap();
+        i32::from_ne_bytes(value)
+    };
+    for option in [libc::SO_REUSEADDR, libc::SO_REUSEPORT] {
+        assert_eq!((at_kernel(option), pair.right.option(right, libc::SOL_SOCKET, option)), (0, 1));
+    }
+    let first = port_of(&pair, right);
+    pair.right.shut_down(right);
+    pair.settle();
+    pair.left.shut_down(left);
+    rest(&pair);
+    let (_, second) = connect(&pair, listener, address);
+    assert_eq!(port_of(&pair, second), first, "it rests like others");
+}
+
+/// The kernel may have connections at that port, and these have to be known before it is taken.
+#[test]
+fn the_kernel_connects_from_a_port_that_the_program_chose_and_others_may_have() {
+    let pair = held();
+    let (listener, address) = pair.listen();
+    let (_, first) = connect(&pair, listener, address);
+    let bound = |port| {
+        let fd = sharing(&pair);
+        let (name, len) = encode(SocketAddr::new(RIGHT, port), libc::AF_INET);
+        syscall::bind(fd, &name[..len]).map(|()| pair.right.on_bind(fd)).map(|()| fd)
+    };
+    let _ = pair.right.connect_to(bound(0).unwrap(), address);
+    let made = pair.right.lock().left_to_kernel.made_because();
+    assert!(matches!(made[..], [(why, 1)] if why.contains("SO_REUSEADDR")), "{made:?}");
+    // Were the port of the first one shared after all, there would be two connections between the same ends.
+    syscall::setsockopt(first, libc::SOL_SOCKET, libc::SO_REUSEADDR, &1i32.to_ne_bytes()).unwrap();
+    let again = bound(port_of(&pair, first)).expect("the kernel shares it from now on");
+    assert_eq!(pair.right.connect_to(again, address), Err(Errno(libc::EADDRNOTAVAIL)));
+    assert_eq!(pair.right.lock().left_to_kernel.made(), 1);
 }
 
 #[test]

@@ -145,14 +145,15 @@ fn a_port_of_the_programs_own_is_used_if_it_comes_home() {
 }
 
 #[test]
-fn sockets_that_may_share_their_ports_are_connected_by_the_kernel() {
+fn sockets_that_may_share_their_ports_get_one_of_their_own_that_comes_home() {
     let (pair, _other) = pair(1, &[1]);
-    let (_, address) = pair.listen();
+    let (listener, address) = pair.listen();
     let fd = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
     let on = 1i32.to_ne_bytes();
     let _ = pair.right.setsockopt(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, &on);
     syscall::setsockopt(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, &on).unwrap();
-    assert!(is_kernels(&pair, fd, address));
+    talk(&pair, fd, (listener, address));
+    assert_eq!(queue_of(address, local_of(fd).unwrap()), 1);
 }
 
 #[test]

@@ -151,6 +151,12 @@ impl Stack {
         Ok(id)
     }
 
+    /// Whether there is a connection between these ends, or one begins.
+    pub fn has_connection(&self, local: SocketAddr, remote: SocketAddr) -> bool {
+        FlowKey::new(local, remote)
+            .is_some_and(|key| self.find_flow(self.flows.hash_of(&key), &key).is_some())
+    }
+
     /// Whether TIME-WAIT lets a flow be connected anew, and where its sequence numbers begin then.
     fn least_iss_beside_time_wait(
         &mut self,
