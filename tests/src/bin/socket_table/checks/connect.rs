@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-use libc::{AF_UNSPEC, O_NONBLOCK, POLLIN, POLLOUT, SO_ERROR, SOL_SOCKET};
+use libc::{AF_UNSPEC, O_NONBLOCK, POLLIN, POLLOUT, SO_ERROR, SO_REUSEADDR, SOL_SOCKET};
 
 use crate::pair::Pair;
 use crate::scene::{SOON_MS, Scene, port_of};
@@ -14,7 +14,8 @@ checks! {
     "connect":
     CALLS [
         to_a_listener, nonblocking, from_a_bound_port, to_an_own_address, to_loopback, by_fast_open_option,
-        by_fast_open_flag, dissolved_and_anew, after_the_peer_closed,
+        by_fast_open_flag, dissolved_and_anew, after_the_peer_closed, sharing_a_port, sharing_a_bound_port,
+        between_the_ends_of_another,
     ],
     ONE_CALL [
         when_connected, mapped_by_ipv6, many_at_once, select_tells_of_it, poll_waits_for_it,
@@ -83,6 +84,54 @@ fn from_a_bound_port(s: &mut Scene) -> Done {
     let (_, from) = peer.accept(listener)?;
     s.see("from the bound port", from == bound);
     s.see("still bound to it", port_of(fd).map(|port| port == bound));
+    Ok(())
+}
+
+/// A socket whose port others may have, too.
+fn sharing(s: &Scene) -> Result<i32> {
+    let fd = s.tcp()?;
+    sys::setsockopt_int(fd, SOL_SOCKET, SO_REUSEADDR, 1)?;
+    Ok(fd)
+}
+
+/// Connects `fd`; the peer's first answer arrives.
+fn see_connected(s: &mut Scene, fd: i32) -> Done {
+    let mut peer = s.peer()?;
+    let (listener, port) = peer.tcp_listener(4)?;
+    s.see("connect", sys::connect(fd, &s.remote(port)));
+    let (other, _) = peer.accept(listener)?;
+    s.see("segments sent again", super::tcp_info::sent_again(fd));
+    s.see("still shares it", sys::getsockopt_int(fd, SOL_SOCKET, SO_REUSEADDR));
+    let mut pair = Pair { fd, peer, other };
+    pair.tell(b"good day")?;
+    s.see("read", sys::read(fd, 100));
+    Ok(())
+}
+
+fn sharing_a_port(s: &mut Scene) -> Done {
+    let fd = sharing(s)?;
+    see_connected(s, fd)
+}
+
+fn sharing_a_bound_port(s: &mut Scene) -> Done {
+    let fd = sharing(s)?;
+    sys::bind(fd, &s.local(0))?;
+    see_connected(s, fd)
+}
+
+fn between_the_ends_of_another(s: &mut Scene) -> Done {
+    let mut peer = s.peer()?;
+    let (listener, port) = peer.tcp_listener(4)?;
+    let [first, second] = [sharing(s)?, sharing(s)?];
+    sys::bind(first, &s.local(0))?;
+    let bound = port_of(first)?;
+    sys::bind(second, &s.local(bound))?;
+    s.see("first", sys::connect(first, &s.remote(port)));
+    let (other, _) = peer.accept(listener)?;
+    s.see("second", sys::connect(second, &s.remote(port)));
+    let mut pair = Pair { fd: first, peer, other };
+    pair.tell(b"good day")?;
+    s.see("the first goes on", sys::read(first, 100));
     Ok(())
 }
 

@@ -90,6 +90,11 @@ fn send_and_wait(pair: &mut crate::pair::Pair, octets: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// How many segments of a connection were sent again.
+pub(super) fn sent_again(fd: i32) -> Result<u32> {
+    Ok(Info::of(fd)?.word(TOTAL_RETRANS))
+}
+
 fn state(s: &mut Scene, fd: i32) -> Done {
     s.see("state", tcp_state_name(Info::of(fd)?.octet(0)));
     Ok(())
