@@ -17,7 +17,22 @@ use crate::registry::{ClientId, Shadow};
 const LOOPBACK: u32 = 1;
 
 impl Broker {
-    pub(super) fn examine_receiver(
+    /// To a socket, or to whichever of the kernel's it is for.
+    pub(super) fn deliver_to(
+        &mut self,
+        asker: (ClientId, u64),
+        socket: Option<Theirs>,
+        ends: (SocketAddr, SocketAddr),
+        octets: Vec<u8>,
+        now: Instant,
+    ) -> Outcome {
+        match socket {
+            Some(socket) => self.examine_receiver(asker, socket, ends, octets, now),
+            None => done(self.deliver_late(asker.0, ends, &octets, now)),
+        }
+    }
+
+    fn examine_receiver(
         &mut self,
         (client, id): (ClientId, u64),
         socket: Theirs,

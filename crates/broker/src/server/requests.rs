@@ -8,7 +8,7 @@ use super::helpers::Theirs;
 use super::names::{name_of, printable};
 use super::outcome::{Outcome, done};
 use crate::protocol::{
-    Answer, Key, Options, ProgramReport, QUEUES_MAX, Refusal, Request, Transport, Welcome,
+    Answer, ClaimId, Key, Options, ProgramReport, QUEUES_MAX, Refusal, Request, Transport, Welcome,
 };
 use crate::registry::{ClientId, LinkNumber};
 
@@ -103,15 +103,11 @@ impl Broker {
             }
             Request::Handshake(handshake) => done(self.keep_handshake(client, handshake, now)),
             Request::Book => done(self.note_book(client, fd)),
-            Request::IsShared { claim } => {
-                let shared = self.registry.has_others(client, claim)?;
-                done(shared.then_some(()).ok_or(Refusal::Nobody))
-            }
+            Request::IsShared { claim } => done(self.is_shared(client, claim)),
             Request::LeaveSocket { claim } => done(self.leave_socket(client, claim, now)),
-            Request::Deliver { local, remote, octets } => match fd {
-                Some(socket) => self.examine_receiver((client, id), socket, (local, remote), octets, now),
-                None => done(self.deliver_late(client, (local, remote), &octets, now)),
-            },
+            Request::Deliver { local, remote, octets } => {
+                self.deliver_to((client, id), fd, (local, remote), octets, now)
+            }
             Request::Stray { local, remote, octets } => {
                 self.look_for_owner((client, id), (local, remote), &octets, now)
             }
@@ -121,6 +117,10 @@ impl Broker {
                 done(Ok(()))
             }
         }
+    }
+
+    fn is_shared(&self, client: ClientId, claim: ClaimId) -> Result<(), Refusal> {
+        self.registry.has_others(client, claim)?.then_some(()).ok_or(Refusal::Nobody)
     }
 
     fn hello(&mut self, client: ClientId, version: u32, program: String) -> Outcome {

@@ -43,7 +43,9 @@ struct Sharing([Option<i32>; 2]);
 
 impl Sharing {
     fn of(settings: &Settings) -> Sharing {
-        Sharing([libc::SO_REUSEADDR, libc::SO_REUSEPORT].map(|option| settings.is_on(option).then_some(option)))
+        Sharing(
+            [libc::SO_REUSEADDR, libc::SO_REUSEPORT].map(|option| settings.is_on(option).then_some(option)),
+        )
     }
 
     fn is_any(self) -> bool {
@@ -166,7 +168,8 @@ impl State {
         let sharing = Sharing::of(settings);
         if sharing.is_any() && self.has_port_of_its_own(id) {
             let local = local_of(fd).ok_or(NO_PORT)?;
-            let is_taken = self.queue.stack().is_some_and(|stack| stack.has_connection(local, connect.remote));
+            let is_taken =
+                self.queue.stack().is_some_and(|stack| stack.has_connection(local, connect.remote));
             return Err(if is_taken {
                 NotBegun::InUse
             } else {

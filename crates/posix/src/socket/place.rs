@@ -1,24 +1,6 @@
-//! Where a socket is, and what becomes of it when something happens to it: one table. It is pure; [`crate::moves`] carries it out.
+//! Where a socket is, and what becomes of it when something happens to it. It is pure; [`crate::moves`] carries it out.
 //!
-//! | | `Kernel` | `Routing` | `Connecting` | `Stack` | `Parent` | `Over` | `Lost` | `Shadow` |
-//! | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-//! | an option that only the kernel knows | keep there | kernel connects | kernel connects | move | ask parent | - | - | keep there |
-//! | other processes get it | share | kernel connects | kernel connects | move | ask parent | - | - | share |
-//! | its use does not suit the stack | - | - | - | offer | - | - | - | - |
-//! | its packets come by another's queue | - | - | - | offer | - | - | - | - |
-//! | a child asks for it | - | - | - | move | - | - | - | - |
-//! | the queues go | - | - | lose | lose | - | - | - | - |
-//! | the broker has ended | - | kernel connects | lose | lose | lose | lose | - | forget |
-//! | this is a child of fork(2) | - | inherit | inherit | inherit | inherit | inherit | - | forget |
-//!
-//! - *Kernel*: the kernel's socket behind the descriptors is all there is. Every socket begins here.
-//! - *Routing*: connect(2) was called, and the way to the peer is not known yet; *Connecting*: the SYN has left.
-//! - *Parent*: a connection on the stack of the process that we are a child of.
-//! - *Over*: a connection of the stack that has ended, of which the program has yet to be told. *Lost* is the same without a stack.
-//! - *Shadow*: a listener or a UDP socket, which is the kernel's and the stack's at once.
-//!
-//! A connection that moves takes along what is queued, and its options. One that cannot move is lost, as if the peer had reset it; one
-//! that is only *offered* goes on as it was. Of a connection whose SYN has not left a child inherits nothing: it is lost there.
+//! `docs/inside-run.md` has it as a table, which a test compares with [`step`].
 
 use std::net::SocketAddr;
 
@@ -56,13 +38,21 @@ pub(crate) struct Inherited {
 /// A place, as far as the table goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
+    /// [`Place::Kernel`].
     Kernel,
+    /// [`Place::ToStack`]: the way to the peer is not known yet.
     Routing,
+    /// [`Place::Stack`], and its SYN has left.
     Connecting,
+    /// [`Place::Stack`].
     Stack,
+    /// [`Place::FromParent`].
     Parent,
+    /// [`Place::Stack`], and it has ended, of which the program has yet to be told.
     Over,
+    /// [`Place::Lost`]: the same without a stack.
     Lost,
+    /// A listener or a UDP socket, which is the kernel's and the stack's at once.
     Shadow,
 }
 
@@ -158,6 +148,39 @@ mod tests {
             Step::Lose => vec![At::Lost],
             Step::Inherit => vec![At::Parent, At::Lost],
         }
+    }
+
+    /// The step's name in the table of docs/inside-run.md.
+    fn name_of(step: Step) -> &'static str {
+        match step {
+            Step::Nothing => "-",
+            Step::Keep(_) => "keep there",
+            Step::Share => "share",
+            Step::ConnectByKernel(_) => "kernel connects",
+            Step::Move => "move",
+            Step::Offer => "offer",
+            Step::AskParent => "ask parent",
+            Step::Lose => "lose",
+            Step::Inherit => "inherit",
+            Step::Forget => "forget",
+        }
+    }
+
+    #[test]
+    fn the_page_has_the_same_table() {
+        let page = include_str!("../../../../docs/inside-run.md");
+        fn cells(line: &str) -> Vec<&str> {
+            line.trim_matches('|').split('|').map(str::trim).collect()
+        }
+        let head = PLACES.map(|at| format!("`{at:?}`"));
+        let is_head = |line: &str| cells(line)[1..] == head;
+        let table: Vec<&str> =
+            page.lines().skip_while(|line| !line.starts_with('|') || !is_head(line)).collect();
+        for (line, happening) in table.iter().skip(2).zip(HAPPENINGS) {
+            let steps = PLACES.map(|at| name_of(step(at, happening)));
+            assert_eq!(cells(line)[1..], steps, "{happening:?}");
+        }
+        assert!(table.get(2 + HAPPENINGS.len()).is_some_and(|line| line.is_empty()), "it is there, and ends");
     }
 
     fn each() -> impl Iterator<Item = (At, Happening)> {
