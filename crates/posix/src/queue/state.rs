@@ -64,6 +64,13 @@ impl Queue {
         }
     }
 
+    /// A turn is over that a thread has made while the driver sleeps: the engine sleeps on.
+    pub(crate) fn rest_with_driver(&mut self) {
+        if self.has_driver() {
+            self.note_resting();
+        }
+    }
+
     /// Sends what is queued, without looking for more work.
     pub(crate) fn flush(&mut self, now: Instant) {
         if let Some(runtime) = &mut self.runtime {

@@ -226,6 +226,38 @@ fn a_sleeper_is_woken_by_the_thread_that_makes_the_turn() {
     });
 }
 
+/// Nanoseconds that the left process' engine has counted as `name`.
+fn engine_time(pair: &Pair, name: &str) -> u64 {
+    let mut state = pair.left.lock();
+    pair.left.turn_in_passing(&mut state, pair.left.now());
+    let counts = state.queue.runtime.as_ref().unwrap().handle.counters().named();
+    counts.into_iter().find(|(it, _)| it == name).unwrap().1
+}
+
+#[test]
+fn the_engine_sleeps_as_long_as_its_driver_whoever_makes_a_turn_meanwhile() {
+    let pair = Pair::new();
+    let (left, right) = pair.connected();
+    pair.hold();
+    let epfd = pair.left.epoll();
+    pair.left.watch(epfd, EPOLL_CTL_ADD, left, EPOLLIN).unwrap();
+    let [before, after] = std::thread::scope(|scope| {
+        let sleeper =
+            scope.spawn(|| done(pair.left.epoll_wait(epfd, &mut [EpollEvent::default(); 4], None, None)));
+        pair.left.until_asleep(1);
+        let before = engine_time(&pair, "busy_ns");
+        pair.pass(::clock::Duration::from_secs(5));
+        let after = engine_time(&pair, "busy_ns");
+        pair.right.send_all(right, b"x").unwrap();
+        while !sleeper.is_finished() {
+            pair.settle();
+        }
+        assert_eq!(sleeper.join().unwrap(), Ok(1));
+        [before, after]
+    });
+    assert_eq!(after, before);
+}
+
 #[test]
 fn a_wait_ends_in_time() {
     let pair = Pair::new();

@@ -60,6 +60,7 @@ impl Process {
         state.turn(now);
         self.note_turn();
         state.queue.hurry_driver(now);
+        state.queue.rest_with_driver();
     }
 
     /// Whether a call found nothing for the second time since the last turn: who polls like that drives the engine.

@@ -89,6 +89,7 @@ impl State {
             // It may sleep for long: what this thread's answer is to take along would have nobody else.
             self.queue.send_the_rest(now);
             self.queue.hurry_driver(now);
+            self.queue.rest_with_driver();
         } else if self.queue.wakes.are_for_caller() {
             // It comes back soon; if not, the watchdog stands in.
         } else if let Some(next) = self.queue.sleepers.iter().find(|sleeper| !sleeper.is_gone()) {

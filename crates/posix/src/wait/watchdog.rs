@@ -66,6 +66,7 @@ impl Process {
                 state.queue.hurry_driver(now);
                 if patience == DOZE {
                     state.turn(now);
+                    state.queue.rest_with_driver();
                 }
                 looks = (looks + 1).min(LOOKS);
                 patience = if looks == LOOKS { DOZE } else { IDLE };
