@@ -69,8 +69,9 @@ impl State {
         terms: Terms,
         now: Instant,
     ) -> Result<OwnedFd, Errno> {
-        // What has come until now goes with it.
+        // What has come until now goes with it. The kernel does not know that it is not acknowledged yet.
         self.take_in(now);
+        self.queue.send_the_rest(now);
         let socket = self.sockets.get(id).ok_or(Errno(libc::ENOTCONN))?;
         let (connection, kind) = (socket.connection().ok_or(Errno(libc::ENOTCONN))?, socket.kind_to_move());
         let settings = socket.settings.clone();

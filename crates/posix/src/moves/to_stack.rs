@@ -167,7 +167,9 @@ impl State {
         let fd = self.sockets.get(id).ok_or(NO_PORT)?.fd();
         let sharing = Sharing::of(settings);
         if sharing.is_any() && self.has_port_of_its_own(id) {
-            let local = local_of(fd).ok_or(NO_PORT)?;
+            let bound = local_of(fd).ok_or(NO_PORT)?;
+            let ip = if bound.ip().is_unspecified() { connect.local.ip() } else { bound.ip() };
+            let local = SocketAddr::new(ip, bound.port());
             let is_taken =
                 self.queue.stack().is_some_and(|stack| stack.has_connection(local, connect.remote));
             return Err(if is_taken {

@@ -1,6 +1,6 @@
 //! Connections that the program makes, and their local ports.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering;
 
@@ -230,19 +230,37 @@ fn the_kernel_connects_from_a_port_that_the_program_chose_and_others_may_have() 
     let pair = held();
     let (listener, address) = pair.listen();
     let (_, first) = connect(&pair, listener, address);
-    let bound = |port| {
+    let bound = |ip, port| {
         let fd = sharing(&pair);
-        let (name, len) = encode(SocketAddr::new(RIGHT, port), libc::AF_INET);
+        let (name, len) = encode(SocketAddr::new(ip, port), libc::AF_INET);
         syscall::bind(fd, &name[..len]).map(|()| pair.right.on_bind(fd)).map(|()| fd)
     };
-    let _ = pair.right.connect_to(bound(0).unwrap(), address);
+    let _ = pair.right.connect_to(bound(RIGHT, 0).unwrap(), address);
     let made = pair.right.lock().left_to_kernel.made_because();
     assert!(matches!(made[..], [(why, 1)] if why.contains("SO_REUSEADDR")), "{made:?}");
     // Were the port of the first one shared after all, there would be two connections between the same ends.
     syscall::setsockopt(first, libc::SOL_SOCKET, libc::SO_REUSEADDR, &1i32.to_ne_bytes()).unwrap();
-    let again = bound(port_of(&pair, first)).expect("the kernel shares it from now on");
-    assert_eq!(pair.right.connect_to(again, address), Err(Errno(libc::EADDRNOTAVAIL)));
+    for ip in [RIGHT, Ipv4Addr::UNSPECIFIED.into()] {
+        let again = bound(ip, port_of(&pair, first)).expect("the kernel shares it from now on");
+        assert_eq!(pair.right.connect_to(again, address), Err(Errno(libc::EADDRNOTAVAIL)));
+        pair.right.shut_down(again);
+    }
     assert_eq!(pair.right.lock().left_to_kernel.made(), 1);
+}
+
+#[test]
+fn a_connection_that_moves_as_soon_as_it_is_there_is_known_to_the_peer() {
+    let pair = held();
+    let (listener, address) = pair.listen();
+    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
+    pair.left.lock().turn(pair.left.now());
+    pair.right.lock().turn(pair.right.now());
+    pair.left.lock().turn(pair.left.now());
+    assert_eq!(pair.left.accept4(listener, libc::SOCK_NONBLOCK), Err(Errno(libc::EAGAIN)), "it is held");
+    pair.right.pass_on(right);
+    pair.left.lock().turn(pair.left.now());
+    assert!(pair.left.accept4(listener, libc::SOCK_NONBLOCK).is_ok());
 }
 
 #[test]
