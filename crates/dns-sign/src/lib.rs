@@ -8,6 +8,7 @@
 //! | `roll.rs` | the times of keys that take the place of others |
 //! | `wanted.rs` | what a signed zone has at a name: the sets of its source, the keys, the NSEC record |
 //! | `signature.rs` | makes RRSIG records, and says which are good for longer |
+//! | `online.rs` | [`OnlineKeys`]: signatures for one answer |
 //! | `chain.rs`, `hashed.rs` | which NSEC and NSEC3 records change, and to what |
 //! | `sign.rs` | [`Signer`]: a zone signed from nothing, and the next version of one that is signed |
 //!
@@ -19,6 +20,7 @@ mod chain;
 mod hashed;
 mod key;
 mod key_set;
+mod online;
 mod parent;
 mod roll;
 mod sign;
@@ -27,6 +29,7 @@ mod wanted;
 
 pub use key::{Algorithm, Key, KeyError, KeyFiles, RemoteSigner, Role, State, Times};
 pub use key_set::{Active, KeySet, Lost, NoKey};
+pub use online::{InToken, OnlineKeys};
 pub use parent::{AtParent, Parent, ParentChange, Said, Server, UNKNOWN_TTL};
 pub use roll::{Change, Needed};
 pub use sign::{DenialBy, Due, SignError, Signed, Signer, differing};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dns_message::is_older;
 use dns_wire::{Name, NameBuf, Rtype};
-use dns_zone::{Changed, Node, RecordError, Rrset, Zone, ZoneBuilder, ZoneEditor};
+use dns_zone::{Changed, Denial, Node, RecordError, Rrset, Zone, ZoneBuilder, ZoneEditor, next_name};
 
 use nsec3::Hash;
 
@@ -61,6 +61,9 @@ pub enum DenialBy {
     Nsec,
     /// NSEC3: by hashes of names, each record at a name of its own (RFC 5155).
     Nsec3,
+    /// NSEC records that each deny types at one name. Names are denied by records that are signed for one answer (RFC 9824): see
+    /// [`OnlineKeys`](crate::OnlineKeys).
+    Compact,
 }
 
 /// Signs a zone with keys, at some time.
@@ -112,11 +115,14 @@ impl<'k> Signer<'k> {
                 builder.add(owner, set.ttl, rtype, rdata).map_err(|error| explain(owner, rtype, error))
             })
         };
-        if self.denial == DenialBy::Nsec {
+        if self.denial != DenialBy::Nsec3 {
             let mut linked = source.in_canonical_order(is_linked).peekable();
             while let Some(node) = linked.next() {
-                let next = linked.peek().map_or(source.origin(), |next| name_of(*next));
-                let sets = self.wanted(source, node, Some(Linked::Nsec(next)), (serial, serial));
+                let next = match self.denial {
+                    DenialBy::Compact => compact_next(source, node),
+                    _ => NameBuf::from(linked.peek().map_or(source.origin(), |next| name_of(*next))),
+                };
+                let sets = self.wanted(source, node, Some(Linked::Nsec(next.as_name())), (serial, serial));
                 sets.iter().try_for_each(|set| add(name_of(node), set))?;
             }
         }
@@ -209,6 +215,7 @@ impl<'k> Signer<'k> {
     fn no_links(&self, held: &Zone) -> Links {
         match self.denial {
             DenialBy::Nsec => Links::Nsec(BTreeMap::new()),
+            DenialBy::Compact => Links::Compact,
             DenialBy::Nsec3 => {
                 Links::Nsec3 { records: BTreeMap::new(), goes_on: hashed::ring_of(held).is_some() }
             }
@@ -218,7 +225,11 @@ impl<'k> Signer<'k> {
     /// The names at which something may be to do: all, if their records that deny get another TTL, or are others.
     fn widened(&self, held: &Zone, source: &Zone, names: &[NameBuf]) -> BTreeSet<NameBuf> {
         let ttl = match self.denial {
-            DenialBy::Nsec => held.apex().rrset(Rtype::NSEC).filter(|_| hashed::ring_of(held).is_none()),
+            DenialBy::Nsec | DenialBy::Compact => {
+                let is_compact = matches!(held.denial(), Some(Denial::Compact));
+                let is_alike = is_compact == (self.denial == DenialBy::Compact);
+                held.apex().rrset(Rtype::NSEC).filter(|_| is_alike && hashed::ring_of(held).is_none())
+            }
             DenialBy::Nsec3 => {
                 let ring = hashed::ring_of(held).filter(|_| held.apex().rrset(Rtype::NSEC).is_none());
                 ring.and_then(|ring| ring.find(&PARAMETERS.hash(held.origin())))
@@ -233,8 +244,10 @@ impl<'k> Signer<'k> {
     }
 
     fn relinked(&self, held: &Zone, source: &Zone, names: &BTreeSet<NameBuf>) -> Result<Links, SignError> {
-        if self.denial == DenialBy::Nsec {
-            return Ok(Links::Nsec(relinked(held, source, names)));
+        match self.denial {
+            DenialBy::Nsec => return Ok(Links::Nsec(relinked(held, source, names))),
+            DenialBy::Compact => return Ok(Links::Compact),
+            DenialBy::Nsec3 => {}
         }
         let types = |node: Node<'_>| {
             let linked = Some(Linked::Nsec3).filter(|_| is_linked(node));
@@ -258,10 +271,11 @@ impl<'k> Signer<'k> {
         };
         let next = match links {
             Links::Nsec(links) => next(links),
+            Links::Compact => node.map(|node| compact_next(source, node)),
             Links::Nsec3 { .. } => None,
         };
         let linked = match links {
-            Links::Nsec(_) => next.as_ref().map(|next| Linked::Nsec(next.as_name())),
+            Links::Nsec(_) | Links::Compact => next.as_ref().map(|next| Linked::Nsec(next.as_name())),
             Links::Nsec3 { .. } => Some(Linked::Nsec3),
         };
         let is_apex = self.has_csync && name.as_name() == held.origin();
@@ -296,6 +310,11 @@ impl<'k> Signer<'k> {
     }
 }
 
+/// Where the NSEC record of a name leads in a zone that is denied compactly.
+fn compact_next(source: &Zone, node: Node<'_>) -> NameBuf {
+    next_name(name_of(node), source.origin(), node.is_cut())
+}
+
 /// The names at which a signed zone does not have what its source has; the origin may be another one that is not told.
 pub fn differing(held: &Zone, source: &Zone) -> Vec<NameBuf> {
     let missing = |zone: &Zone, other: &Zone| -> Vec<NameBuf> {
@@ -324,6 +343,8 @@ fn is_same(one: Rrset<'_>, other: Rrset<'_>) -> bool {
 enum Links {
     /// Owners of NSEC records, and where they lead.
     Nsec(BTreeMap<NameBuf, NameBuf>),
+    /// None: where they lead depends on their owner alone.
+    Compact,
     Nsec3 {
         /// Owners of NSEC3 records, and the record; `None` if it goes.
         records: BTreeMap<NameBuf, Option<Set>>,
@@ -336,6 +357,7 @@ impl Links {
     fn names(&self) -> Box<dyn Iterator<Item = &NameBuf> + '_> {
         match self {
             Links::Nsec(links) => Box::new(links.keys()),
+            Links::Compact => Box::new(std::iter::empty()),
             Links::Nsec3 { records, .. } => Box::new(records.keys()),
         }
     }

@@ -7,6 +7,7 @@ use proptest::test_runner::RngSeed;
 use super::*;
 use crate::key::{Algorithm, Key, KeyError, KeyFiles, Role, State, Times};
 use crate::key_set::{KeySet, Lost};
+use crate::online::OnlineKeys;
 use crate::roll::Needed;
 
 const NOW: u64 = 1_800_000_000;
@@ -835,6 +836,47 @@ fn records() -> impl Strategy<Value = Vec<(String, Rtype)>> {
     prop::collection::vec((owner, rtype), 0..12)
 }
 
+#[test]
+fn with_compact_denial_each_record_leads_to_the_name_that_directly_follows() {
+    let keys = keys();
+    by(DenialBy::Compact, &keys, NOW, |signer| {
+        let source = zone(7, ALL_KINDS);
+        let held = signer.sign(&source, 7, 5).unwrap();
+        assert!(matches!(held.denial(), Some(Denial::Compact)));
+        let next = |owner: &str| held.find(&wire(owner)).and_then(next_of).map(|next| next.to_string());
+        let leads = |owner: &str, to: &str| assert_eq!(next(owner).as_deref(), Some(to), "{owner}");
+        leads("example.", "\\000.example.");
+        leads("HOST.example.", "\\000.host.example.");
+        leads("*.wild.example.", "\\000.*.wild.example.");
+        leads("redirected.example.", "\\000.redirected.example.");
+        // RFC 9824, 3.4: what is below a cut is not the zone's.
+        leads("insecure.example.", "insecure\\000.example.");
+        leads("secure.example.", "secure\\000.example.");
+        for owner in ["an.empty.example.", "ns.insecure.example.", "hidden.redirected.example."] {
+            assert_eq!(next(owner), None, "{owner}");
+        }
+        assert!(signer.due(&held, &source, 9).names.is_empty());
+    });
+}
+
+#[test]
+fn sets_are_signed_for_one_answer_by_the_keys_that_sign_the_zone() {
+    let keys = keys();
+    let (active, origin, owner) = (keys.at(NOW).unwrap(), name("example."), name("X.example."));
+    let online = OnlineKeys::new(origin.as_name(), &active).unwrap();
+    let signatures = online.sign(owner.as_name(), Rtype::A, 60, &[&[192, 0, 2, 1]], NOW).unwrap();
+    assert_eq!(signatures.len(), active.zone_signing.len());
+    let mut builder = builder(7);
+    builder.add(owner.as_name(), 60, Rtype::A, &[192, 0, 2, 1]).unwrap();
+    let zone = builder.finish().unwrap();
+    let node = zone.find(&wire("x.example.")).unwrap();
+    for rdata in &signatures {
+        check(node, Rtype::A, rdata, &keys);
+        let time = |at: usize| u64::from(u32::from_be_bytes(rdata[at..at + 4].try_into().unwrap()));
+        assert!(time(12) <= NOW - 3600 && time(8) > NOW + 86_400 && time(8) < NOW + 7 * 86_400);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         rng_seed: RngSeed::Fixed(1), failure_persistence: None, ..ProptestConfig::with_cases(300)
@@ -847,7 +889,7 @@ proptest! {
             let records: Vec<_> = records.iter().map(|(owner, rtype)| (&**owner, *rtype)).collect();
             zone(serial, &records)
         }).collect();
-        for denial in [DenialBy::Nsec, DenialBy::Nsec3] {
+        for denial in [DenialBy::Nsec, DenialBy::Nsec3, DenialBy::Compact] {
             by(denial, &keys, NOW, |signer| {
                 let mut held = signer.sign(&sources[0], 7, 5).unwrap();
                 for source in &sources[1..] {
@@ -863,11 +905,12 @@ proptest! {
     }
 
     #[test]
-    fn a_zone_may_change_from_nsec_to_nsec3_and_back(records in records()) {
+    fn a_zone_may_be_denied_in_another_way(records in records()) {
         let keys = keys();
         let records: Vec<_> = records.iter().map(|(owner, rtype)| (&**owner, *rtype)).collect();
         let source = zone(7, &records);
-        for (from, to) in [(DenialBy::Nsec, DenialBy::Nsec3), (DenialBy::Nsec3, DenialBy::Nsec)] {
+        let ways = [DenialBy::Nsec, DenialBy::Nsec3, DenialBy::Compact];
+        for (from, to) in ways.into_iter().flat_map(|from| ways.map(|to| (from, to))).filter(|(from, to)| from != to) {
             by(from, &keys, NOW, |signer| {
                 let held = signer.sign(&source, 7, 5).unwrap();
                 by(to, &keys, NOW, |signer| {

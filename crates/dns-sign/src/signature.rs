@@ -39,6 +39,38 @@ pub(crate) fn key_of(rrsig: &[u8]) -> Option<(u8, u16)> {
     Some((fixed[2], u16::from_be_bytes([fixed[16], fixed[17]])))
 }
 
+/// A set that a signature covers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Covered<'s> {
+    pub(crate) owner: Name<'s>,
+    pub(crate) rtype: Rtype,
+    pub(crate) ttl: u32,
+    pub(crate) records: &'s [&'s [u8]],
+}
+
+/// The data of the signature of a set by a key of the zone `origin`; `None` if the key cannot sign. Both times are in seconds since 1970, modulo 2^32.
+pub(crate) fn rrsig(
+    key: &Key,
+    origin: Name<'_>,
+    set: &Covered<'_>,
+    now: u32,
+    expiration: u32,
+) -> Option<Vec<u8>> {
+    let mut rdata = Vec::with_capacity(FIXED_LEN + origin.len() + 64);
+    rdata.extend_from_slice(&set.rtype.0.to_be_bytes());
+    rdata.extend_from_slice(&[key.algorithm(), signed_label_count(set.owner) as u8]); // At most 127 labels.
+    rdata.extend_from_slice(&set.ttl.to_be_bytes());
+    rdata.extend_from_slice(&expiration.to_be_bytes());
+    rdata.extend_from_slice(&now.wrapping_sub(CLOCK_SKEW).to_be_bytes());
+    rdata.extend_from_slice(&key.tag().to_be_bytes());
+    let mut lower = [0; NAME_LEN_MAX];
+    rdata.extend_from_slice(origin.lowercase(&mut lower).as_bytes());
+    let mut signed = rdata.clone();
+    push_canonical_set(&mut signed, set.owner, set.rtype, set.ttl, set.records.iter().copied());
+    rdata.extend_from_slice(&key.sign(&signed)?);
+    Some(rdata)
+}
+
 /// What signatures are made with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pen<'k> {
@@ -56,20 +88,9 @@ impl Pen<'_> {
     }
 
     fn sign_with(&self, key: &Key, owner: Name<'_>, set: &Set) -> Option<Vec<u8>> {
-        let mut rdata = Vec::with_capacity(FIXED_LEN + self.origin.len() + 64);
-        rdata.extend_from_slice(&set.rtype.0.to_be_bytes());
-        rdata.extend_from_slice(&[key.algorithm(), signed_label_count(owner) as u8]); // At most 127 labels.
-        rdata.extend_from_slice(&set.ttl.to_be_bytes());
-        rdata.extend_from_slice(&self.expiration(owner, set.rtype).to_be_bytes());
-        rdata.extend_from_slice(&self.now.wrapping_sub(CLOCK_SKEW).to_be_bytes());
-        rdata.extend_from_slice(&key.tag().to_be_bytes());
-        let mut lower = [0; NAME_LEN_MAX];
-        rdata.extend_from_slice(self.origin.lowercase(&mut lower).as_bytes());
-        let mut signed = rdata.clone();
-        let rdatas = set.records.iter().map(|record| &**record);
-        push_canonical_set(&mut signed, owner, set.rtype, set.ttl, rdatas);
-        rdata.extend_from_slice(&key.sign(&signed)?);
-        Some(rdata)
+        let records: Vec<&[u8]> = set.records.iter().map(Vec::as_slice).collect();
+        let covered = Covered { owner, rtype: set.rtype, ttl: set.ttl, records: &records };
+        rrsig(key, self.origin, &covered, self.now, self.expiration(owner, set.rtype))
     }
 
     fn expiration(&self, owner: Name<'_>, rtype: Rtype) -> u32 {

@@ -29,6 +29,8 @@ pub struct Edns {
     pub version: u8,
     /// The DO bit (RFC 3225).
     pub dnssec_ok: bool,
+    /// The CO bit: with compact denial the requester takes NXDOMAIN for names that do not exist (RFC 9824, 5.1). Never set of a message with an error.
+    pub compact_ok: bool,
     /// The requester asks for a name server identifier (RFC 5001).
     pub nsid: bool,
     /// The requester says where its client is (RFC 7871). Whether the option is right is not looked at.
@@ -240,14 +242,15 @@ impl Edns {
     #[inline(always)]
     fn from_fixed(class: u16, ttl: u32) -> Edns {
         let (version, dnssec_ok) = ((ttl >> 16) as u8, ttl & 0x8000 != 0);
-        let (nsid, subnet, zone_version, keepalive) = Default::default();
-        Edns { payload_size: class, version, dnssec_ok, nsid, subnet, zone_version, keepalive }
+        let (compact_ok, nsid, subnet, zone_version, keepalive) = Default::default();
+        Edns { payload_size: class, version, dnssec_ok, compact_ok, nsid, subnet, zone_version, keepalive }
     }
 
     /// Reads an OPT record; `None` if its options do not fill its data exactly.
     #[inline(always)]
     fn from_record(record: &Record<'_>) -> Option<Edns> {
         let mut edns = Edns::from_fixed(record.class, record.ttl);
+        edns.compact_ok = record.ttl & 0x4000 != 0;
         let mut options = Options(record.rdata);
         for (code, _) in &mut options {
             edns.nsid |= code == Edns::NSID;
@@ -311,6 +314,7 @@ mod tests {
         payload_size: 1232,
         version: 0,
         dnssec_ok: true,
+        compact_ok: false,
         nsid: false,
         subnet: false,
         zone_version: false,
@@ -330,6 +334,13 @@ mod tests {
     fn an_opt_record_is_read() {
         let edns = Query::parse(&message([1, 0, 0, 1], OPT)).unwrap().edns.unwrap();
         assert_eq!(edns, PLAIN);
+    }
+
+    #[test]
+    fn the_flag_of_compact_answers_is_read_beside_that_of_dnssec() {
+        let opt = b"\x00\x00\x29\x04\xd0\x00\x00\xc0\x00\x00\x00";
+        let edns = Query::parse(&message([1, 0, 0, 1], opt)).unwrap().edns.unwrap();
+        assert_eq!(edns, Edns { compact_ok: true, ..PLAIN });
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The order of a signed zone's names, to find the records that prove what is not there.
 //!
 //! A zone is signed with NSEC records, in the canonical order of names (RFC 4034, 6.1), or with NSEC3 records, in the order of their
-//! hashes (RFC 5155, 7.1). Both are kept as a sorted array of nodes with a key beside each, so that a search seldom leaves it.
+//! hashes (RFC 5155, 7.1). Both are kept as a sorted array of nodes with a key beside each, so that a search seldom leaves it. With compact denial (`compact.rs`)
+//! there is no order to keep.
 
 use std::cmp::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -9,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use dns_wire::{LabelStarts, Name, NameBuf, Rtype};
 use nsec3::{Hash, Parameters};
 
+use crate::compact::is_compact;
 use crate::tree::{NONE, Node, NodeId, Rrset, Zone};
 use crate::versioned::Array;
 
@@ -22,6 +24,8 @@ pub(crate) enum Chain {
     Nsec(Names),
     /// Those with NSEC3 records.
     Nsec3(Hashes),
+    /// Those with NSEC records, each for itself.
+    Compact,
 }
 
 /// The nodes with NSEC records, by the start of their names' [`key`].
@@ -199,6 +203,9 @@ impl Chain {
         if !has_nsec(zone.apex()) {
             return Chain::None;
         }
+        if is_compact(zone) {
+            return Chain::Compact;
+        }
         Chain::Nsec(Names::new(Ordered::new(in_canonical_order(zone, has_nsec))))
     }
 
@@ -207,7 +214,8 @@ impl Chain {
         let is_hashed = parameters(zone).next().is_some();
         match self {
             Chain::None => (!is_hashed && !has_nsec(zone.apex())).then_some(Chain::None),
-            Chain::Nsec(names) if !is_hashed && has_nsec(zone.apex()) => {
+            Chain::Compact => (!is_hashed && is_compact(zone)).then_some(Chain::Compact),
+            Chain::Nsec(names) if !is_hashed && has_nsec(zone.apex()) && !is_compact(zone) => {
                 let mut ordered = names.ordered.clone();
                 let nodes = touched.iter().filter_map(|id| zone.live_node(*id));
                 nodes
@@ -222,7 +230,7 @@ impl Chain {
 
     pub(crate) fn memory(&self) -> usize {
         match self {
-            Chain::None => 0,
+            Chain::None | Chain::Compact => 0,
             Chain::Nsec(names) => names.ordered.memory(),
             Chain::Nsec3(hashes) => hashes.ring.memory() + hashes.matching.memory(),
         }
@@ -257,12 +265,15 @@ pub enum Denial<'z> {
     Nsec(Nsec<'z>),
     /// By hashes of names.
     Nsec3(Nsec3<'z>),
+    /// By NSEC records of which each denies types at its own name alone (RFC 9824). Only who has the zone's keys can deny names.
+    Compact,
 }
 
 impl<'z> Denial<'z> {
     pub(crate) fn of(zone: &'z Zone) -> Option<Denial<'z>> {
         match &zone.chain {
             Chain::None => None,
+            Chain::Compact => Some(Denial::Compact),
             Chain::Nsec(names) => Some(Denial::Nsec(Nsec { zone, names })),
             Chain::Nsec3(hashes) => Some(Denial::Nsec3(Nsec3 { zone, hashes })),
         }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod builder;
+mod compact;
 mod denial;
 mod editor;
 pub mod findings;
@@ -17,6 +18,7 @@ pub mod tree;
 pub mod versioned;
 
 pub use builder::{RecordError, ZoneBuilder, ZoneError};
+pub use compact::next_name;
 pub use denial::{Denial, Nsec, Nsec3};
 pub use editor::{Changed, ZoneEditor};
 pub use load::{load_source, load_zone};
