@@ -1,6 +1,6 @@
 //! The zones served: longest match from a question's name to a zone.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use dns_lines::{LineId, Lines};
 use dns_wire::fold::{self, Folded};
@@ -10,6 +10,7 @@ use dns_zone::index::Index;
 use dns_zone::versioned::Pages;
 
 use crate::lines::{Asker, LeftOut, ZoneLines};
+use crate::online::SignOnline;
 use crate::table::Tables;
 
 /// A zone that the server is configured for: loaded, with its precompiled answers, or unavailable.
@@ -20,6 +21,8 @@ pub struct ServedZone {
     tables: Tables,
     /// What depends on the line of the client, and on weights and health.
     lines: Option<ZoneLines>,
+    /// Who signs for one answer, of a zone that is denied compactly.
+    signer: OnceLock<Arc<dyn SignOnline>>,
 }
 
 /// Why a zone that the server is configured for has no data. Its queries are answered with SERVFAIL; without it, a zone above
@@ -45,7 +48,23 @@ impl Unavailable {
 impl ServedZone {
     /// A loaded zone. `tables` hold answers that depend on nothing but this zone.
     pub fn new(zone: Zone, tables: Tables) -> ServedZone {
-        ServedZone { origin: NameBuf::from(zone.origin()), tree: Ok(zone), tables, lines: None }
+        let (lines, signer) = Default::default();
+        ServedZone { origin: NameBuf::from(zone.origin()), tree: Ok(zone), tables, lines, signer }
+    }
+
+    /// Has answers signed that need it; of several signers the first counts. It is for whoever has just made the version, or has found its keys again.
+    pub fn sign_online_by(&self, signer: Arc<dyn SignOnline>) {
+        let _ = self.signer.set(signer); // One that is there is of this version, too.
+    }
+
+    /// Who signs for one answer.
+    pub fn signer(&self) -> Option<&dyn SignOnline> {
+        self.signer.get().map(|signer| &**signer)
+    }
+
+    /// The same zone, signed by whoever signs `before`, which has the same records.
+    pub(crate) fn signed_as(self, before: &ServedZone) -> ServedZone {
+        ServedZone { signer: before.signer.clone(), ..self }
     }
 
     /// The same zone with views.
@@ -60,6 +79,7 @@ impl ServedZone {
             tree: self.tree.clone(),
             tables: self.tables.clone(),
             lines: None,
+            signer: self.signer.clone(),
         }
     }
 
@@ -75,7 +95,8 @@ impl ServedZone {
 
     /// The placeholder of a zone that has no data.
     pub fn unavailable(origin: NameBuf, reason: Unavailable) -> ServedZone {
-        ServedZone { origin, tree: Err(reason), tables: Tables::default(), lines: None }
+        let (tables, lines, signer) = Default::default();
+        ServedZone { origin, tree: Err(reason), tables, lines, signer }
     }
 
     /// The name of the apex.

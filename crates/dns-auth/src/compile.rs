@@ -8,6 +8,7 @@ use dns_zone::{Changed, Marks, Node, NodeId, Rrset, Zone};
 
 use crate::catalog::ServedZone;
 use crate::lines::{LineData, Varying, ZoneLines};
+use crate::online::Online;
 use crate::resolve::{Resolution, Scratch, Wanted, Zones, resolve};
 use crate::table::{AnswerTable, Entry, TableBuilder, Tables, flag};
 use crate::view::{Making, Since};
@@ -35,7 +36,8 @@ fn compile_marked(zone: Zone, data: &Arc<LineData>) -> ServedZone {
     ServedZone::new(zone, tables).with_lines(lines)
 }
 
-/// Compiles what a [`ZoneEditor`](dns_zone::ZoneEditor) has made of `before`: only the answers of names that may have changed, also in views.
+/// Compiles what a [`ZoneEditor`](dns_zone::ZoneEditor) has made of `before`: only the answers of names that may have changed, also in views. Who signs online
+/// is for the caller to say.
 pub fn compile_changed(before: &ServedZone, changed: Changed) -> ServedZone {
     let Some((lines, old)) = before.lines().zip(before.tree().ok()) else {
         return compile_names(before, changed);
@@ -55,10 +57,11 @@ pub fn compile_changed(before: &ServedZone, changed: Changed) -> ServedZone {
 /// The same version of a zone, built anew of its records, without what changes have left behind: takes as long as for a new zone. `None` without data.
 pub fn compile_anew(before: &ServedZone) -> Option<ServedZone> {
     let zone = before.tree().ok()?.rebuilt();
-    Some(match before.lines() {
+    let served = match before.lines() {
         Some(lines) => compile_with_lines(zone, lines.data()),
         None => compile(zone),
-    })
+    };
+    Some(served.signed_as(before))
 }
 
 /// The same version of a zone with views that are made of something else; without any if `data` is empty. Only what may be others is compiled.
@@ -69,8 +72,8 @@ pub fn compile_views(before: &ServedZone, data: &Arc<LineData>) -> ServedZone {
     let is_marked = marked.names.as_ref().is_some_and(Vec::is_empty);
     match held.filter(|_| is_marked && !data.is_empty()) {
         None if data.is_empty() && is_marked => before.without_lines(),
-        None if data.is_empty() => compile(marked.zone),
-        None => compile_marked(marked.zone, data),
+        None if data.is_empty() => compile(marked.zone).signed_as(before),
+        None => compile_marked(marked.zone, data).signed_as(before),
         Some(lines) => {
             let names = lines.data().differing_pools(data);
             let since = Since { plain: tree, views: &lines.views, names: &names };
@@ -134,6 +137,8 @@ pub(crate) struct Compiler<'z> {
     /// Types of the entries that the last node got.
     inserted: Vec<u16>,
     message: Box<[u8; 65_535]>,
+    /// Without a signer: answers that need one are not compiled.
+    online: Online,
 }
 
 impl<'z> Compiler<'z> {
@@ -161,7 +166,8 @@ impl<'z> Compiler<'z> {
     pub(crate) fn with(table: TableBuilder, zone: &'z Zone, dnssec: bool) -> Compiler<'z> {
         let (scratch, varying, inserted, for_all_draws) = Default::default();
         let message = Box::new([0; 65_535]);
-        Compiler { zone, table, scratch, dnssec, for_all_draws, varying, inserted, message }
+        let online = Online::new(0);
+        Compiler { zone, table, scratch, dnssec, for_all_draws, varying, inserted, message, online }
     }
 
     /// For a table that is the same for all draws.
@@ -297,8 +303,10 @@ impl<'z> Compiler<'z> {
         let qname = Name::from_wire(name).expect("the tree holds valid names");
         self.scratch.begin(qname, &LabelStarts::of(qname));
         let bounds = (start, self.message.len());
-        let wanted = Wanted { qtype: rtype, dnssec: self.dnssec, rotation: 0 };
-        let found = resolve(Zones::Only(self.zone), &self.scratch, wanted, &mut self.message[..], bounds);
+        let wanted = Wanted { qtype: rtype, dnssec: self.dnssec, compact_ok: false, rotation: 0 };
+        let online = &mut self.online;
+        let found =
+            resolve(Zones::Only(self.zone), &self.scratch, online, wanted, &mut self.message[..], bounds);
         if !is_self_contained(&found) {
             return;
         }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use dns_wire::{Rcode, Rtype};
 
 use crate::latency::Latency;
+use crate::online::Tally;
 
 /// How a query came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +66,14 @@ const TYPES: usize = 259;
 /// Numbers under which zones are counted: 0 for all that are not counted alone.
 pub const ZONE_COUNTERS: usize = 1 << 14;
 
+/// What becomes of sets that are signed for one answer.
+const ONLINE: [&str; 4] = [
+    "online_signatures",
+    "online_signatures_reused",
+    "online_signatures_over_budget",
+    "online_signatures_failed",
+];
+
 /// Counts of one responder.
 #[derive(Debug)]
 pub struct Counters {
@@ -75,6 +84,8 @@ pub struct Counters {
     dropped: [AtomicU64; Dropped::ALL.len()],
     truncated: AtomicU64,
     from_table: AtomicU64,
+    /// In the order of [`ONLINE`].
+    online: [AtomicU64; ONLINE.len()],
     latency: [Latency; Transport::ALL.len()],
 }
 
@@ -90,6 +101,7 @@ impl Default for Counters {
             dropped: std::array::from_fn(|_| zero()),
             truncated: zero(),
             from_table: zero(),
+            online: std::array::from_fn(|_| zero()),
             latency: std::array::from_fn(|_| Latency::default()),
         }
     }
@@ -139,6 +151,14 @@ impl Counters {
         bump(&self.from_table);
     }
 
+    /// An answer had sets to be signed.
+    pub(crate) fn on_online(&self, tally: Tally) {
+        let counts = [tally.signed, tally.reused, tally.over_budget, tally.failed];
+        for (counter, count) in self.online.iter().zip(counts) {
+            (0..count).for_each(|_| bump(counter));
+        }
+    }
+
     pub(crate) fn on_dropped(&self, reason: Dropped) {
         bump(&self.dropped[reason as usize]);
     }
@@ -160,7 +180,10 @@ impl Counters {
             ("responses_truncated".to_owned(), read(&self.truncated)),
             ("responses_precompiled".to_owned(), read(&self.from_table)),
         ];
-        named.extend(types.chain(rcodes).chain(dropped).chain(rest).filter(|(_, value)| *value != 0));
+        let online = ONLINE.iter().zip(&self.online).map(|(name, count)| ((*name).to_owned(), read(count)));
+        named.extend(
+            types.chain(rcodes).chain(dropped).chain(rest).chain(online).filter(|(_, value)| *value != 0),
+        );
         for (transport, name) in Transport::ALL {
             let labels = format!("transport=\"{name}\"");
             named.extend(self.latency[transport as usize].named("latency_ns", &labels));

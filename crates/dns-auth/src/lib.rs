@@ -13,10 +13,12 @@ pub mod catalog;
 pub mod compile;
 pub mod counters;
 mod due;
+mod extended_error;
 #[doc(hidden)]
 pub mod fuzz;
 mod latency;
 pub mod lines;
+pub mod online;
 pub mod pools;
 mod proof;
 pub mod resolve;
@@ -29,9 +31,11 @@ pub mod writer;
 
 pub use catalog::{Catalog, ServedZone, Unavailable};
 pub use counters::{Counters, Dropped, Transport, ZONE_COUNTERS};
+pub use extended_error::ExtendedError;
 #[doc(hidden)]
 pub use fuzz::fuzz_message;
 pub use lines::{LeftOut, LineData, LineOverlays, SignFailure, SignSets};
+pub use online::{OnlineSet, SignOnline};
 pub use pools::Pool;
 pub use responder::{Outcome, Prepared, Responder};
 pub use settings::Settings;

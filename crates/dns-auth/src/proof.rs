@@ -6,9 +6,12 @@
 //! | a type at a name | the name matched, or covered if it has no records | the name matched; opt-out: encloser matched, next closer covered |
 //! | a name closer than the wildcard that answers | the name covered | the next closer name covered |
 //! | a type at the wildcard that answers | the wildcard matched, the name covered | encloser and wildcard matched, next closer covered |
+//!
+//! With compact denial (RFC 9824, 3) one NSEC record that matches the name is all, and nothing denies closer names than a wildcard's. If the name has no
+//! records of its own, that record is [`Made`] for the answer.
 
 use arrayvec::ArrayVec;
-use dns_wire::{LabelStarts, Name, NameBuf};
+use dns_wire::{LabelStarts, Name, NameBuf, Rtype};
 use dns_zone::{Denial, Node, Nsec3, Zone};
 
 use crate::resolve::HOPS_MAX;
@@ -22,13 +25,32 @@ pub(crate) struct Proof<'a> {
     nodes: ArrayVec<Node<'a>, NODES_MAX>,
     /// How many of them were taken.
     taken: usize,
+    /// A record that is to be made.
+    made: Option<Made<'a>>,
 }
+
+/// An NSEC record that no zone has, and whose types are no more than these.
+#[derive(Clone, Copy)]
+pub(crate) struct Made<'a> {
+    /// The zone that denies.
+    pub(crate) zone: &'a Zone,
+    /// Its owner.
+    pub(crate) name: &'a [u8],
+    /// Its bit maps (RFC 4034, 4.1.2).
+    pub(crate) types: &'a [u8],
+}
+
+/// RRSIG (46) and NSEC (47).
+const NO_TYPES: &[u8] = &[0, 6, 0, 0, 0, 0, 0, 0b11];
+
+/// The same and NXNAME (128).
+const NO_NAME: &[u8] = &[0, 17, 0, 0, 0, 0, 0, 0b11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80];
 
 /// A name that does not exist.
 #[derive(Clone, Copy)]
 pub(crate) struct Missing<'n, 'a> {
     /// The name, which is below `encloser`.
-    pub(crate) name: &'n [u8],
+    pub(crate) name: &'a [u8],
     /// Its labels.
     pub(crate) labels: &'n LabelStarts,
     /// The longest of its ancestors that exists.
@@ -41,6 +63,11 @@ impl<'a> Proof<'a> {
         let node = *self.nodes.get(self.taken)?;
         self.taken += 1;
         Some(node)
+    }
+
+    /// The record that is to be made, once.
+    pub(crate) fn take_made(&mut self) -> Option<Made<'a>> {
+        self.made.take()
     }
 
     /// Neither the name exists nor a wildcard in its place.
@@ -63,6 +90,7 @@ impl<'a> Proof<'a> {
                 let wildcard = wildcard_below(encloser);
                 wildcard.into_iter().for_each(|name| self.add_if(hashes.covering(name.as_name())));
             }
+            Some(Denial::Compact) => self.made = Some(Made { zone, name: missing.name, types: NO_NAME }),
             None => {}
         }
     }
@@ -79,6 +107,11 @@ impl<'a> Proof<'a> {
                     self.add_if(hashes.covering(next_closer(node.name(), &labels, encloser)));
                 }
             }
+            Some(Denial::Compact) if node.denying().is_some() => self.add(node),
+            Some(Denial::Compact) if node.rrsets().next().is_none() => {
+                self.made = Some(Made { zone, name: node.name(), types: NO_TYPES });
+            }
+            Some(Denial::Compact) => {} // Whoever signed the zone has forgotten it.
             None => {}
         }
     }
@@ -91,7 +124,7 @@ impl<'a> Proof<'a> {
                 let Some(encloser) = provable(hashes, missing.encloser) else { return };
                 self.add_if(hashes.covering(next_closer(missing.name, missing.labels, encloser)));
             }
-            None => {}
+            Some(Denial::Compact) | None => {}
         }
     }
 
@@ -102,10 +135,17 @@ impl<'a> Proof<'a> {
         wildcard: Node<'a>,
         missing: Missing<'_, 'a>,
     ) {
-        if let Some(Denial::Nsec3(hashes)) = zone.denial() {
-            let encloser = provable(hashes, missing.encloser);
-            let record = encloser.and_then(|encloser| hashes.matching(encloser));
-            self.add_if(record);
+        match zone.denial() {
+            Some(Denial::Nsec3(hashes)) => {
+                let encloser = provable(hashes, missing.encloser);
+                let record = encloser.and_then(|encloser| hashes.matching(encloser));
+                self.add_if(record);
+            }
+            Some(Denial::Compact) => {
+                self.made = Some(Made { zone, name: missing.name, types: types_at(wildcard) });
+                return;
+            }
+            _ => {}
         }
         self.no_closer(zone, missing);
         self.no_data(zone, wildcard);
@@ -120,6 +160,13 @@ impl<'a> Proof<'a> {
             let _ = self.nodes.try_push(node); // There is room for all.
         }
     }
+}
+
+/// The bit maps of a node's NSEC record, or of one that says that there is nothing.
+fn types_at(node: Node<'_>) -> &[u8] {
+    let rdata = node.rrset(Rtype::NSEC).and_then(|set| set.records().next());
+    let types = rdata.and_then(|rdata| Name::split_from(rdata).ok()).map(|(_, types)| types);
+    types.unwrap_or(NO_TYPES)
 }
 
 /// The node, or its nearest ancestor that has a record: with opt-out, names that only lead to insecure delegations have none
@@ -151,7 +198,6 @@ fn checked(name: &[u8]) -> Name<'_> {
 
 #[cfg(test)]
 mod tests {
-    use dns_wire::Rtype;
     use dns_zone::ZoneBuilder;
     use nsec3::Parameters;
 

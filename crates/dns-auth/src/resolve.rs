@@ -11,6 +11,7 @@
 //! | service bindings bring the addresses and bindings of their targets | RFC 9460, 4.1 |
 //! | ANY is answered with one of the record sets | RFC 8482, 4.1 |
 //! | DS belongs to the parent's side of a cut | RFC 4035, 3.1.4.1 |
+//! | compact denial: names that do not exist are denied as such without records, and wildcards make names that exist | RFC 9824, 3 and 5.1 |
 
 use std::cell::OnceCell;
 
@@ -19,11 +20,13 @@ use dns_wire::fold::{self, Folded};
 use dns_wire::header::Counts;
 use dns_wire::{LabelStarts, Name, NameBuf, Rcode, Rtype};
 use dns_zone::builder::{is_service_binding, target_offset};
-use dns_zone::{Node, Rrset, Zone};
+use dns_zone::{Denial, Node, Rrset, Zone, next_name};
 
 use crate::catalog::{Catalog, ServedZone, Unavailable};
+use crate::extended_error::ExtendedError;
 use crate::lines::Asker;
-use crate::proof::{Missing, Proof};
+use crate::online::{Online, OnlineSet, Tally, Unsigned, ZoneSigner};
+use crate::proof::{Made, Missing, Proof};
 use crate::writer::{Full, Mark, Owner, Question, Writer, name_len};
 
 /// Names that one answer follows at most, the question's included.
@@ -81,8 +84,12 @@ pub struct Resolution {
     pub hops: usize,
     /// The answer ends with a name of no zone that has data here.
     pub left_zones: bool,
-    /// Why the zone of the question has no data, if that is so.
-    pub unavailable: Option<Unavailable>,
+    /// Why the question gets an error, if that is to be said.
+    pub error: Option<ExtendedError>,
+    /// Why the answer, which is truncated then, lacks a signature that it needs.
+    pub unsigned: Option<Unsigned>,
+    /// What became of sets that were to be signed for this answer.
+    pub online: Tally,
     /// The answer depends on the line of the client.
     pub varies: bool,
     /// The answer has, or could have, some of several addresses by weight and health.
@@ -96,6 +103,8 @@ pub struct Wanted {
     pub qtype: Rtype,
     /// Signatures and proofs, too: the DO bit (RFC 4035, 3.1).
     pub dnssec: bool,
+    /// NXDOMAIN where compact denial says otherwise: the CO bit (RFC 9824, 5.1).
+    pub compact_ok: bool,
     /// The answer's RRsets begin with this record, modulo their count.
     pub rotation: u16,
 }
@@ -104,6 +113,7 @@ pub struct Wanted {
 pub fn resolve<'a>(
     zones: Zones<'a>,
     scratch: &'a Scratch,
+    online: &mut Online,
     wanted: Wanted,
     message: &mut [u8],
     (start, limit): (usize, usize),
@@ -119,24 +129,29 @@ pub fn resolve<'a>(
         end: start,
         hops: 0,
         left_zones: false,
-        unavailable: None,
+        error: None,
+        unsigned: None,
+        online: Tally::default(),
         varies: false,
         chosen: false,
     };
     let empty = writer.mark();
     let (visited, dnames) = (ArrayVec::new(), ArrayVec::new());
     let (writer, proof) = (&mut writer, Proof::default());
-    let mut walk = Walk { zones, scratch, writer, wanted, resolution, visited, dnames, proof };
+    let signer = None;
+    let mut walk =
+        Walk { zones, scratch, writer, online, wanted, resolution, visited, dnames, proof, signer };
     if walk.run(qname).and_then(|()| walk.write_proof()).is_err() {
         walk.truncate(empty);
     }
-    Resolution { end: walk.writer.position(), ..walk.resolution }
+    Resolution { end: walk.writer.position(), online: walk.online.tally(), ..walk.resolution }
 }
 
 struct Walk<'w, 'm, 'a> {
     zones: Zones<'a>,
     scratch: &'a Scratch,
     writer: &'w mut Writer<'m, 'a>,
+    online: &'w mut Online,
     wanted: Wanted,
     resolution: Resolution,
     /// Names followed so far, to end loops.
@@ -145,6 +160,8 @@ struct Walk<'w, 'm, 'a> {
     dnames: ArrayVec<&'a [u8], HOPS_MAX>,
     /// What denies, to be written behind the answer section.
     proof: Proof<'a>,
+    /// Who signs what the zone does not have that the walk has come to.
+    signer: Option<ZoneSigner<'a>>,
 }
 
 /// What a zone has to say about one name.
@@ -161,7 +178,10 @@ impl<'a> Walk<'_, '_, 'a> {
         for hop in 0..HOPS_MAX {
             self.visited.push(name);
             let zone = match self.find_zone(hop, name, &labels) {
-                Some(Ok(zone)) => zone,
+                Some(Ok((zone, signer))) => {
+                    self.signer = signer;
+                    zone
+                }
                 missing => {
                     self.leave_zones(hop, missing.and_then(Result::err));
                     return Ok(());
@@ -192,7 +212,7 @@ impl<'a> Walk<'_, '_, 'a> {
         self.resolution.left_zones = true;
         if hop == 0 {
             self.resolution.rcode = if reason.is_some() { Rcode::ServFail } else { Rcode::Refused };
-            self.resolution.unavailable = reason;
+            self.resolution.error = reason.map(ExtendedError::Unavailable);
         }
     }
 
@@ -202,27 +222,30 @@ impl<'a> Walk<'_, '_, 'a> {
         hop: usize,
         name: &'a [u8],
         labels: &LabelStarts,
-    ) -> Option<Result<&'a Zone, Unavailable>> {
+    ) -> Option<Result<(&'a Zone, Option<ZoneSigner<'a>>), Unavailable>> {
         let (catalog, number, asker) = match self.zones {
             Zones::Catalog(catalog, number, asker) if hop == 0 => (catalog, number?, asker),
             Zones::Catalog(catalog, _, asker) => {
                 (catalog, catalog.find_number(&Folded::of(name), labels)?, asker)
             }
-            Zones::Only(zone) => return is_below(name, zone.origin().as_bytes()).then_some(Ok(zone)),
+            Zones::Only(zone) => return is_below(name, zone.origin().as_bytes()).then_some(Ok((zone, None))),
         };
         let served = catalog.zone(number);
+        let own = || catalog.tree_for(number, asker).map(|zone| (zone, signer_of(served)));
         let depth = labels.count();
         if self.wanted.qtype != Rtype::DS || depth == 0 || usize::from(depth) != served.origin().label_count()
         {
-            return Some(catalog.tree_for(number, asker));
+            return Some(own());
         }
         let above = Name::from_wire(&name[labels.of_last(depth - 1)..]).expect("an ending of a name is one");
         // Below another boundary the cut is not the parent's to speak of, and the child is all that there is.
         let delegates = |node: Node<'_>| node.is_cut() && !node.is_occluded();
-        match catalog.find(above).map(ServedZone::tree) {
-            Some(Ok(parent)) if parent.find(name).is_some_and(delegates) => Some(Ok(parent)),
-            Some(Err(reason)) => Some(Err(reason)), // It may delegate: nobody can tell.
-            _ => Some(catalog.tree_for(number, asker)),
+        match catalog.find(above).map(|served| (served.tree(), signer_of(served))) {
+            Some((Ok(parent), signer)) if parent.find(name).is_some_and(delegates) => {
+                Some(Ok((parent, signer)))
+            }
+            Some((Err(reason), _)) => Some(Err(reason)), // It may delegate: nobody can tell.
+            _ => Some(own()),
         }
     }
 
@@ -249,7 +272,13 @@ impl<'a> Walk<'_, '_, 'a> {
         if self.wanted.dnssec {
             self.proof.no_name(zone, missing);
         }
-        self.negative(zone, Rcode::NxDomain)
+        let says_so = !self.is_compact(zone) || self.wanted.compact_ok;
+        self.negative(zone, if says_so { Rcode::NxDomain } else { Rcode::NoError })
+    }
+
+    /// Whether the answer is to be one of compact denial, if it has come to that.
+    fn is_compact(&self, zone: &Zone) -> bool {
+        self.wanted.dnssec && matches!(zone.denial(), Some(Denial::Compact))
     }
 
     /// The data of `node`, which is that of `name` or, if `name` is `missing`, the wildcard above it.
@@ -262,13 +291,20 @@ impl<'a> Walk<'_, '_, 'a> {
     ) -> Result<Step<'a>, Full> {
         let qtype = self.wanted.qtype;
         self.note_marks(node);
-        let mut rrsets = node.rrsets().filter(|rrset| qtype == Rtype::ANY || rrset.rtype() == qtype);
-        let cname = || node.has_cname().then(|| node.rrset(Rtype::CNAME)).flatten();
+        // RFC 9824, 3.3: with compact denial the name exists, so signatures and NSEC record of the wildcard are not its.
+        let is_made = missing.is_some() && self.is_compact(zone);
+        let is_own = |rtype: Rtype| !is_made || !rtype.is_made_by_signing();
+        let is_asked = |rtype: Rtype| (qtype == Rtype::ANY || rtype == qtype) && is_own(rtype);
+        let mut rrsets = node.rrsets().filter(|rrset| is_asked(rrset.rtype()));
+        let cname = || (node.has_cname() && is_own(qtype)).then(|| node.rrset(Rtype::CNAME)).flatten();
         let Some(rrset) = rrsets.next().or_else(cname) else {
             self.prove_no_data(zone, node, missing);
             return self.negative(zone, Rcode::NoError);
         };
-        self.answer(name, node, rrset)?;
+        match is_made {
+            true => self.answer_as_own(name, rrset)?,
+            false => self.answer(name, node, rrset)?,
+        }
         if let Some(missing) = missing.filter(|_| self.wanted.dnssec) {
             self.proof.no_closer(zone, missing);
         }
@@ -345,6 +381,14 @@ impl<'a> Walk<'_, '_, 'a> {
     }
 
     fn negative(&mut self, zone: &'a Zone, rcode: Rcode) -> Result<Step<'a>, Full> {
+        if self.wanted.qtype == Rtype::NSEC
+            && let Some(made) = self.proof.take_made()
+        {
+            // The record that would deny is what the question is for.
+            self.writer.forget_question();
+            self.resolution.counts.answer += self.write_made(made)?;
+            return Ok(Step::Done(Rcode::NoError));
+        }
         let owner = Owner::Name(zone.origin().as_bytes());
         self.resolution.rcode = rcode; // Even if the SOA has no room.
         let ttl = zone.negative_ttl();
@@ -371,7 +415,41 @@ impl<'a> Walk<'_, '_, 'a> {
         while let Some(node) = self.proof.take() {
             self.add_authority(node, node.denying().expect("a node of the chain has a record"))?;
         }
+        if let Some(made) = self.proof.take_made() {
+            self.resolution.counts.authority += self.write_made(made)?;
+        }
         Ok(())
+    }
+
+    /// Writes an NSEC record that is made for this answer (RFC 9824, 3), with its signatures; how many records that are.
+    fn write_made(&mut self, Made { zone, name, types }: Made<'a>) -> Result<u16, Full> {
+        let owner = Name::from_wire(name).expect("questions and zones have valid names");
+        let next = next_name(owner, zone.origin(), false);
+        let rdata = [next.as_name().as_bytes(), types].concat();
+        let ttl = zone.negative_ttl();
+        self.writer.made(self.owner(name), Rtype::NSEC, ttl, &rdata)?;
+        let signatures = self.write_signatures(name, Rtype::NSEC, ttl, &[&rdata])?;
+        Ok(1 + signatures)
+    }
+
+    /// Signs a set of `name` for this answer, and writes the signatures; how many that are.
+    fn write_signatures(
+        &mut self,
+        name: &'a [u8],
+        rtype: Rtype,
+        ttl: u32,
+        records: &[&[u8]],
+    ) -> Result<u16, Full> {
+        let owner = Name::from_wire(name).expect("questions and zones have valid names");
+        let set = OnlineSet { owner, rtype, ttl, records };
+        let signatures = self.online.sign(self.signer, &set).map_err(|unsigned| {
+            self.resolution.unsigned = Some(unsigned);
+            Full // The answer ends as one that has no room: it has no part that is worth something.
+        })?;
+        let owner = self.owner(name);
+        let mut written = signatures.iter().map(|rdata| self.writer.made(owner, Rtype::RRSIG, ttl, rdata));
+        written.try_for_each(|written| written)?;
+        Ok(signatures.len() as u16) // One for each of a zone's few keys.
     }
 
     /// Adds a set of a node to the authority section, with its signatures.
@@ -398,6 +476,16 @@ impl<'a> Walk<'_, '_, 'a> {
         if let Some(signatures) = self.signatures(node, rrset) {
             self.resolution.counts.answer += self.writer.rrset(owner, signatures, signatures.ttl(), 0)?;
         }
+        Ok(())
+    }
+
+    /// Adds a set of a wildcard to the answer, as one that `name` has itself (RFC 9824, 3.3).
+    fn answer_as_own(&mut self, name: &'a [u8], rrset: Rrset<'a>) -> Result<(), Full> {
+        self.writer.forget_question();
+        let (owner, ttl) = (self.owner(name), rrset.ttl());
+        self.resolution.counts.answer += self.writer.rrset(owner, rrset, ttl, self.wanted.rotation)?;
+        let records: Vec<&[u8]> = rrset.records().collect();
+        self.resolution.counts.answer += self.write_signatures(name, rrset.rtype(), ttl, &records)?;
         Ok(())
     }
 
@@ -450,6 +538,12 @@ impl<'a> Walk<'_, '_, 'a> {
         self.resolution.truncated = true;
         self.resolution.counts = Counts { question: 1, ..Counts::default() };
     }
+}
+
+/// Who signs for one answer of a zone. Where clients of several lines have several sets, each is signed anew.
+fn signer_of(served: &ServedZone) -> Option<ZoneSigner<'_>> {
+    let is_same_for_all = served.lines().is_none();
+    served.signer().map(|signer| ZoneSigner { signer, is_same_for_all })
 }
 
 /// The node of a host that may lie in this zone, its own or below a cut. What a DNAME hides does not exist.

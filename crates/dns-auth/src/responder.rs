@@ -3,14 +3,18 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use clock::Instant;
 use dns_lines::{Found, Lines};
 use dns_wire::fold::Folded;
 use dns_wire::header::{Counts, HEADER_LEN, flag as header_flag, write_header};
 use dns_wire::{Class, Edns, LabelStarts, Query, QueryError, Rcode, Rtype};
+use dns_zone::Denial;
 
-use crate::catalog::{Catalog, Unavailable};
+use crate::catalog::Catalog;
 use crate::counters::{Counters, Dropped, Transport};
+use crate::extended_error::ExtendedError;
 use crate::lines::Asker;
+use crate::online::{Online, Tally, Unsigned};
 use crate::resolve::{Resolution, Scratch, Wanted, Zones, resolve};
 use crate::settings::Settings;
 use crate::subnet::{Echo, Located};
@@ -31,6 +35,8 @@ pub struct Responder {
     draws: u64,
     /// What the answer says about the network of the client (RFC 7871), if the query does.
     echo: Echo,
+    /// Signatures for one answer.
+    online: Online,
     /// Octets of the OPT record at the end of the last answer.
     last_opt_len: usize,
 }
@@ -111,8 +117,6 @@ pub enum Outcome {
 
 /// Octets of an OPT record without options.
 const OPT_LEN: usize = 11;
-/// Octets of an extended DNS error without text (RFC 8914, 2).
-const EDE_LEN: usize = 6;
 /// Largest UDP message for a client without EDNS (RFC 1035, 2.3.4).
 const PLAIN_UDP_MAX: usize = 512;
 
@@ -120,11 +124,24 @@ impl Responder {
     /// A responder that answers by `settings` and counts in `counters`, which no other responder may share.
     pub fn new(settings: Arc<Settings>, counters: Arc<Counters>) -> Responder {
         let (scratch, echo) = Default::default();
-        Responder { settings, counters, scratch, turn: 0, draws: 0, echo, last_opt_len: 0 }
+        let online = Online::new(settings.online_signing_percent);
+        Responder { settings, counters, scratch, turn: 0, draws: 0, echo, online, last_opt_len: 0 }
+    }
+
+    /// What time it is, for the budget of signatures: once a batch is often enough, and not needed where nothing [may be signed](Responder::may_sign).
+    #[inline(always)]
+    pub fn set_time(&mut self, now: Instant) {
+        self.online.set_time(now);
+    }
+
+    /// Whether the answer may need a signature of its own.
+    pub fn may_sign(&self, catalog: &Catalog, prepared: &Prepared) -> bool {
+        prepared.zone.is_some_and(|number| catalog.zone(number).signer().is_some())
     }
 
     /// Replaces the settings, between batches.
     pub fn set_settings(&mut self, settings: Arc<Settings>) {
+        self.online.set_percent(settings.online_signing_percent);
         self.settings = settings;
     }
 
@@ -186,10 +203,11 @@ impl Responder {
         };
         self.counters.on_type(query.qtype);
         let limit = self.limit(query, transport).min(buffer.len());
-        if query.edns.is_some_and(|edns| edns.subnet) {
-            return self.complete_for_network(catalog, query, prepared, buffer, (limit, client()));
+        if query.edns.is_some_and(|edns| edns.subnet | edns.compact_ok) {
+            let query = &with_compact_ok(catalog, query, prepared);
+            return self.complete_by_options(catalog, query, prepared, buffer, (limit, transport, client()));
         }
-        self.complete_for(catalog, query, prepared, buffer, (limit, client))
+        self.complete_for(catalog, query, prepared, buffer, (limit, transport, client))
     }
 
     #[inline(always)]
@@ -199,7 +217,7 @@ impl Responder {
         query: &Query,
         prepared: &Prepared,
         buffer: &mut [u8],
-        (limit, client): (usize, impl Fn() -> IpAddr),
+        (limit, transport, client): (usize, Transport, impl Fn() -> IpAddr),
     ) -> Outcome {
         let plain = query.qclass == Class::IN && query.edns.is_none_or(|edns| edns.version == 0);
         if plain && let Some(number) = prepared.zone {
@@ -221,7 +239,7 @@ impl Responder {
             }
         }
         let client = catalog.lines().map(|_| client());
-        self.complete_slowly(catalog, query, prepared, buffer, (limit, client))
+        self.complete_slowly(catalog, query, prepared, buffer, (limit, transport, client))
     }
 
     /// The entry for the line of a client, where the plain one varies; `None` if the tree answers.
@@ -260,19 +278,22 @@ impl Responder {
         ((mixed ^ mixed >> 31) >> 32) as u32
     }
 
-    /// A query that says where its client is (RFC 7871, 7.2.1).
+    /// A query that says where its client is (RFC 7871, 7.2.1), or what it takes of compact denial.
     #[inline(never)]
-    fn complete_for_network(
+    fn complete_by_options(
         &mut self,
         catalog: &Catalog,
         query: &Query,
         prepared: &Prepared,
         buffer: &mut [u8],
-        (limit, sender): (usize, IpAddr),
+        (limit, transport, sender): (usize, Transport, IpAddr),
     ) -> Outcome {
+        if query.edns.is_none_or(|edns| !edns.subnet) {
+            return self.complete_for(catalog, query, prepared, buffer, (limit, transport, || sender));
+        }
         let without = || Query { edns: query.edns.map(|edns| Edns { subnet: false, ..edns }), ..*query };
         if catalog.lines().is_none() {
-            return self.complete_for(catalog, &without(), prepared, buffer, (limit, || sender));
+            return self.complete_for(catalog, &without(), prepared, buffer, (limit, transport, || sender));
         }
         let has_lines = prepared.zone.is_some_and(|number| catalog.zone(number).lines().is_some());
         let located = if has_lines { prepared.located } else { read_network(query, buffer) };
@@ -282,7 +303,7 @@ impl Responder {
         self.echo = located.echo;
         let client = located.address.unwrap_or(sender);
         let query = &self.that_fits(query, limit);
-        self.complete_for(catalog, query, prepared, buffer, (limit, || client))
+        self.complete_for(catalog, query, prepared, buffer, (limit, transport, || client))
     }
 
     /// All steps for one query of `len` octets that `client` sent.
@@ -320,7 +341,8 @@ impl Responder {
             _ => return self.drop_message(Dropped::Rate),
         };
         let limit = self.limit(query, transport).min(buffer.len());
-        let query = &Query { edns: query.edns.map(|edns| Edns { subnet: false, ..edns }), ..*query };
+        let plain = |edns| Edns { subnet: false, compact_ok: false, ..edns };
+        let query = &Query { edns: query.edns.map(plain), ..*query };
         let query = self.that_fits(query, limit);
         let found = Resolution { truncated, ..empty_resolution(rcode, query.question_end()) };
         self.finish(&query, &found, buffer, limit)
@@ -400,7 +422,7 @@ impl Responder {
         query: &Query,
         prepared: &Prepared,
         buffer: &mut [u8],
-        (limit, client): (usize, Option<IpAddr>),
+        (limit, transport, client): (usize, Transport, Option<IpAddr>),
     ) -> Outcome {
         let query = &self.that_fits(query, limit);
         if query.edns.is_some_and(|edns| edns.version != 0) {
@@ -418,18 +440,31 @@ impl Responder {
             (Class::IN, Rtype::OPT | Rtype::TSIG | Rtype::TKEY) => {
                 return self.finish_empty(query, Rcode::FormErr, buffer, limit);
             }
+            (Class::IN, Rtype::NXNAME) => {
+                let error = Some(ExtendedError::InvalidQueryType); // RFC 9824, 3.5.
+                let found = Resolution { error, ..empty_resolution(Rcode::FormErr, query.question_end()) };
+                return self.finish(query, &found, buffer, limit);
+            }
             (Class::IN, _) => {}
             _ => return self.finish_empty(query, Rcode::Refused, buffer, limit),
         }
         self.scratch.begin(query.qname(buffer), &prepared.labels);
-        let wanted =
-            Wanted { qtype: query.qtype, dnssec: wants_dnssec(query), rotation: self.next_rotation() };
+        let compact_ok = query.edns.is_some_and(|edns| edns.compact_ok);
+        let (dnssec, rotation) = (wants_dnssec(query), self.next_rotation());
+        let wanted = Wanted { qtype: query.qtype, dnssec, compact_ok, rotation };
         let start = query.question_end();
         let bounds = (start, limit.saturating_sub(self.opt_len(query.edns.as_ref())));
         let asker = Asker::new(client, self.draw(catalog));
         let zones = Zones::Catalog(catalog, prepared.zone, &asker);
-        let found = resolve(zones, &self.scratch, wanted, buffer, bounds);
+        self.online.begin(transport != Transport::Udp);
+        let mut found = resolve(zones, &self.scratch, &mut self.online, wanted, buffer, bounds);
         self.echo.set_scope(if found.varies { asker.find(catalog).length } else { 0 });
+        if found.online != Tally::default() {
+            self.counters.on_online(found.online);
+        }
+        if let Some(unsigned) = found.unsigned {
+            found = unsigned_resolution(unsigned, transport, start);
+        }
         self.finish(query, &found, buffer, limit)
     }
 
@@ -476,9 +511,9 @@ impl Responder {
         if end > limit {
             return self.drop_message(Dropped::NoRoom);
         }
-        if let Some(reason) = found.unavailable.filter(|_| opt_len != 0 && end + EDE_LEN <= limit) {
-            write_extended_error(reason, &mut buffer[end..end + EDE_LEN]);
-            end += EDE_LEN;
+        if let Some(error) = found.error.filter(|error| opt_len != 0 && end + error.len() <= limit) {
+            error.write(&mut buffer[end..end + error.len()]);
+            end += error.len();
         }
         let mut flags = response_flags(query.flags, found.rcode);
         flags |= if found.authoritative { header_flag::AA } else { 0 };
@@ -535,7 +570,7 @@ impl Responder {
         buffer: &mut [u8],
         transport: Transport,
     ) -> Outcome {
-        let edns = prepared.unasked.map(|edns| Edns { subnet: false, ..edns });
+        let edns = prepared.unasked.map(|edns| Edns { subnet: false, compact_ok: false, ..edns });
         let rcode = if edns.is_some_and(|edns| edns.version != 0) { Rcode::BadVers } else { rcode };
         let flags = u16::from_be_bytes([buffer[2], buffer[3]]);
         let (qtype, qclass) = (Rtype(0), Class::IN);
@@ -585,10 +620,10 @@ impl Responder {
     fn write_opt(&self, edns: &Option<Edns>, rcode: Rcode, opt: &mut [u8]) {
         let Some(edns) = edns else { return };
         let [size_high, size_low] = self.settings.udp_payload_max.to_be_bytes();
-        let dnssec_ok = if edns.dnssec_ok { 0x80 } else { 0 };
+        let flags = (if edns.dnssec_ok { 0x80 } else { 0 }) | if edns.compact_ok { 0x40 } else { 0 };
         let (fixed, options) = opt.split_first_chunk_mut::<OPT_LEN>().expect("`opt_len` is at least that");
         let rdlen = (options.len() as u16).to_be_bytes();
-        *fixed = [0, 0, 41, size_high, size_low, rcode.high(), 0, dnssec_ok, 0, rdlen[0], rdlen[1]];
+        *fixed = [0, 0, 41, size_high, size_low, rcode.high(), 0, flags, 0, rdlen[0], rdlen[1]];
         let mut options = options;
         if let Some(nsid) = self.nsid(edns) {
             let (own, rest) = options.split_at_mut(4 + nsid.len());
@@ -649,11 +684,30 @@ fn copy_body(to: &mut [u8], body: &[u8]) {
     }
 }
 
-/// Fills `option` with an extended DNS error (RFC 8914, 2).
-fn write_extended_error(reason: Unavailable, option: &mut [u8]) {
-    option[..2].copy_from_slice(&Edns::EXTENDED_ERROR.to_be_bytes());
-    option[2..4].copy_from_slice(&2u16.to_be_bytes());
-    option[4..].copy_from_slice(&reason.info_code().to_be_bytes());
+/// The query with the CO bit only where it says something: the answer has it, too, then (RFC 9824, 5.1).
+#[inline(never)]
+fn with_compact_ok(catalog: &Catalog, query: &Query, prepared: &Prepared) -> Query {
+    let is_compact = || {
+        let zone = prepared.zone.and_then(|number| catalog.zone(number).tree().ok());
+        zone.is_some_and(|zone| matches!(zone.denial(), Some(Denial::Compact)))
+    };
+    let narrow = |edns: Edns| Edns { compact_ok: edns.compact_ok && edns.dnssec_ok && is_compact(), ..edns };
+    Query { edns: query.edns.map(narrow), ..*query }
+}
+
+/// What becomes of an answer that lacks a signature. Beyond the budget over UDP it is an empty one that is truncated: who has not forged its address asks
+/// again by a connection, and those have a budget of their own.
+#[cold]
+fn unsigned_resolution(unsigned: Unsigned, transport: Transport, start: usize) -> Resolution {
+    match (unsigned, transport) {
+        (Unsigned::OverBudget, Transport::Udp) => {
+            Resolution { truncated: true, ..empty_resolution(Rcode::NoError, start) }
+        }
+        _ => {
+            let error = Some(ExtendedError::Unsigned(unsigned));
+            Resolution { error, ..empty_resolution(Rcode::ServFail, start) }
+        }
+    }
 }
 
 fn empty_resolution(rcode: Rcode, end: usize) -> Resolution {
@@ -665,7 +719,9 @@ fn empty_resolution(rcode: Rcode, end: usize) -> Resolution {
         end,
         hops: 0,
         left_zones: false,
-        unavailable: None,
+        error: None,
+        unsigned: None,
+        online: Tally::default(),
         varies: false,
         chosen: false,
     }

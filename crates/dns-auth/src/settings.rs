@@ -14,10 +14,20 @@ pub struct Settings {
     pub hostname: Option<String>,
     /// Name server identifier (RFC 5001), sent to clients that ask for it; `None` sends none. At most 255 octets.
     pub nsid: Option<Vec<u8>>,
+    /// Percent of a responder's time that may go into signatures for one answer over UDP, and as much again over connections: 1 to 50. More leaves less for
+    /// other answers while somebody asks for names that do not exist.
+    pub online_signing_percent: u8,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { udp_payload_max: 1232, rotate: false, version: None, hostname: None, nsid: None }
+        Settings {
+            udp_payload_max: 1232,
+            rotate: false,
+            version: None,
+            hostname: None,
+            nsid: None,
+            online_signing_percent: 5,
+        }
     }
 }

@@ -123,6 +123,27 @@ impl<'m, 'a> Writer<'m, 'a> {
 
     /// Writes one record; on `Full`, what was written must be taken back by the caller.
     pub fn record(&mut self, owner: Owner<'a>, rtype: Rtype, ttl: u32, rdata: &'a [u8]) -> Result<(), Full> {
+        self.head(owner, rtype, ttl)?;
+        let start = self.position;
+        self.rdata(rtype, rdata)?;
+        let len = (self.position - start) as u16; // Not longer than `rdata`, whose length is a u16.
+        self.message[start - 2..start].copy_from_slice(&len.to_be_bytes());
+        Ok(())
+    }
+
+    /// Writes a record that was made for this answer, and whose data holds no name that may be compressed. On `Full` as [`Writer::record`].
+    pub fn made(&mut self, owner: Owner<'a>, rtype: Rtype, ttl: u32, rdata: &[u8]) -> Result<(), Full> {
+        self.head(owner, rtype, ttl)?;
+        let start = self.position;
+        self.octets(rdata)?;
+        let len = rdata.len() as u16; // It had room in a message.
+        self.message[start - 2..start].copy_from_slice(&len.to_be_bytes());
+        Ok(())
+    }
+
+    /// What stands in front of a record's data; the length is left at 0.
+    #[inline(always)]
+    fn head(&mut self, owner: Owner<'a>, rtype: Rtype, ttl: u32) -> Result<(), Full> {
         match owner {
             Owner::Question => self.octets(&TO_QNAME)?,
             Owner::Name(name) => self.owner(name)?,
@@ -131,12 +152,7 @@ impl<'m, 'a> Writer<'m, 'a> {
         fixed[..2].copy_from_slice(&rtype.0.to_be_bytes());
         fixed[3] = 1; // Class IN.
         fixed[4..8].copy_from_slice(&ttl.to_be_bytes());
-        self.octets(&fixed)?;
-        let start = self.position;
-        self.rdata(rtype, rdata)?;
-        let len = (self.position - start) as u16; // Not longer than `rdata`, whose length is a u16.
-        self.message[start - 2..start].copy_from_slice(&len.to_be_bytes());
-        Ok(())
+        self.octets(&fixed)
     }
 
     /// RFC 3597, 4: only names in the data of the types of RFC 1035 are compressed.

@@ -115,6 +115,9 @@ impl DnsResponder {
         let transport = counted_as(asker.transport);
         let mut prepared = Prepared::default();
         self.responder.prepare(catalog, buffer, len, &mut prepared);
+        if self.responder.may_sign(catalog, &prepared) {
+            self.responder.set_time(self.clock.now());
+        }
         self.responder.fetch(catalog, &mut prepared, &buffer[..len], || address);
         let mut extras = Extras::default();
         if let Some(guard) = &mut self.guard {
@@ -276,6 +279,7 @@ impl UdpResponder for DnsResponder {
         let published = self.published.load();
         self.pick_up(&published);
         let catalog = &*published.catalog;
+        self.responder.set_time(now);
         for (datagram, prepared) in batch.iter().zip(&mut *self.prepared) {
             self.responder.prepare(catalog, datagram.buffer, datagram.len, prepared);
         }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use dns_auth::{Catalog, Transport};
 use dns_wire::header::flag;
 use dns_wire::{Class, Name, NameBuf, Query, Rcode, Rtype};
-use dns_zone::Zone;
 use dns_zone::versioned::Pages;
+use dns_zone::{Denial, Zone};
 
 use crate::access::{AccessList, Client};
 use crate::difference::{Difference, History};
@@ -291,6 +291,10 @@ impl Request {
             return self.refuse(Rcode::Refused);
         }
         let Ok(tree) = zone.tree() else { return self.refuse(Rcode::ServFail) };
+        if matches!(tree.denial(), Some(Denial::Compact)) {
+            // A secondary could not deny a name: each denial takes the keys (RFC 9824).
+            return self.refuse(Rcode::Refused);
+        }
         let Ok(asked) = Asked::read(&self.octets) else { return self.refuse(Rcode::FormErr) };
         match (self.question.qtype, transport, asked.serial) {
             (Rtype::IXFR, _, None) | (Rtype::AXFR, Transport::Udp, _) => return self.refuse(Rcode::FormErr),

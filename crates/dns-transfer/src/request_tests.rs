@@ -228,6 +228,21 @@ fn nobody_gets_a_transfer_without_being_allowed() {
 }
 
 #[test]
+fn a_zone_that_is_denied_compactly_is_transferred_to_nobody() {
+    for next in ["\\000.example.", "example."] {
+        let zone = version(SERIAL, 1);
+        let mut editor = dns_zone::ZoneEditor::new(&zone);
+        let rdata = [name(next).as_name().as_bytes(), &[0, 1, 0x40]].concat();
+        editor.add(name("example.").as_name(), 60, Rtype::NSEC, &rdata).unwrap();
+        let catalog = Catalog::new([Arc::new(compile(editor.finish().unwrap().zone))], 5);
+        for request in [axfr(), ixfr(SERIAL - 1)] {
+            let handled = ask(&policy(), &catalog, &request, CLIENT, Transport::Tcp);
+            assert_eq!(matches!(handled, Handled::Transfer(_)), next == "example.", "{next}");
+        }
+    }
+}
+
+#[test]
 fn the_list_of_a_zone_takes_the_place_of_that_for_all() {
     let mut policy = policy();
     let own = ZonePolicy { allow_transfer: Some(AccessList::default()), ..ZonePolicy::default() };

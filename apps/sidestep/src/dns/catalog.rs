@@ -3,6 +3,7 @@
 use anyhow::{Context, bail};
 use dns_auth::compile::compile;
 use dns_message::is_older;
+use dns_sign::DenialBy;
 use dns_transfer::{AccessList, Keys, catalog};
 use dns_wire::NameBuf;
 
@@ -54,7 +55,9 @@ impl CatalogSpec {
             log::error!("catalog {}: a zone of that name is there already: give it another one", self.origin);
             return None;
         }
-        let mut zones: Vec<NameBuf> = loaded.specs().map(|(_, origin)| NameBuf::from(origin)).collect();
+        // Secondaries could not deny the names of those that are denied compactly.
+        let transferred = loaded.specs().filter(|(spec, _)| spec.denial != DenialBy::Compact);
+        let mut zones: Vec<NameBuf> = transferred.map(|(_, origin)| NameBuf::from(origin)).collect();
         zones.sort();
         zones.dedup();
         let held = held.and_then(Version::tree).filter(|tree| tree.origin() == self.origin.as_name());

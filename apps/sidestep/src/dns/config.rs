@@ -44,8 +44,23 @@ pub(crate) enum ConfigError {
     #[error("{option}: {value:?} is not {expected}")]
     Form { option: &'static str, value: String, expected: &'static str },
     /// Keys for a zone that is not to be signed.
-    #[error("keys, new-keys, key-uri, algorithm, parent, csync and nsec3 have no use without dnssec = true")]
+    #[error(
+        "keys, new-keys, key-uri, algorithm, parent, csync, denial and nsec3 have no use without dnssec = true"
+    )]
     KeysUnused,
+    /// Two words on how a zone is denied.
+    #[error("denial = \"{denial}\" and nsec3 = {nsec3} contradict each other: leave nsec3 out")]
+    TwoDenials { denial: &'static str, nsec3: bool },
+    /// A private key that is somewhere else.
+    #[error(
+        "denial = \"compact\" and key-uri do not go together: who answers needs the key, and a token is too slow for that"
+    )]
+    CompactToken,
+    /// Secondaries without keys.
+    #[error(
+        "{0} has no use with denial = \"compact\": secondary servers could not deny names, so such a zone is not transferred"
+    )]
+    CompactTransfer(&'static str),
     /// A URI of a key that is none.
     #[error("key-uri: {0}")]
     KeyUri(UriError),
@@ -412,7 +427,8 @@ fn zone_metrics_max(value: Option<u64>) -> Result<usize, ConfigError> {
 
 /// Whether a zone has options that only signing makes sense of.
 fn is_about_signing(table: &ZoneTable) -> bool {
-    table.nsec3
+    table.nsec3 == Some(true)
+        || table.denial.is_some()
         || table.csync
         || table.new_keys.is_some()
         || table.algorithm.is_some()
@@ -426,6 +442,39 @@ fn parse_algorithm(text: &str) -> Result<Algorithm, ConfigError> {
         value: text.to_owned(),
         expected: "ECDSAP256SHA256, ECDSAP384SHA384 or ED25519",
     })
+}
+
+/// How a zone that is signed is denied.
+fn denial(table: &ZoneTable) -> Result<DenialBy, ConfigError> {
+    let (name, denial) = match table.denial.as_deref() {
+        None if table.nsec3 == Some(true) => return Ok(DenialBy::Nsec3),
+        None => return Ok(DenialBy::Nsec),
+        Some("nsec") => ("nsec", DenialBy::Nsec),
+        Some("nsec3") => ("nsec3", DenialBy::Nsec3),
+        Some("compact") => ("compact", DenialBy::Compact),
+        Some(other) => {
+            let (option, value) = ("denial", other.to_owned());
+            return Err(ConfigError::Form { option, value, expected: "nsec, nsec3 or compact" });
+        }
+    };
+    match table.nsec3 {
+        Some(nsec3) if nsec3 != (denial == DenialBy::Nsec3) => {
+            Err(ConfigError::TwoDenials { denial: name, nsec3 })
+        }
+        _ if denial == DenialBy::Compact => check_compact(table).map(|()| denial),
+        _ => Ok(denial),
+    }
+}
+
+/// RFC 9824: who answers signs.
+fn check_compact(table: &ZoneTable) -> Result<(), ConfigError> {
+    let is_some = |list: &Option<Vec<String>>| list.as_ref().is_some_and(|list| !list.is_empty());
+    match () {
+        () if table.key_uri.is_some() => Err(ConfigError::CompactToken),
+        () if is_some(&table.allow_transfer) => Err(ConfigError::CompactTransfer("allow-transfer")),
+        () if is_some(&table.notify) => Err(ConfigError::CompactTransfer("notify")),
+        () => Ok(()),
+    }
 }
 
 /// What a table says of a zone, apart from its transfers.
@@ -444,7 +493,7 @@ fn zone_spec(table: &ZoneTable, lines: &LineSpecs, directory: &Path) -> Result<Z
         algorithm,
         has_csync: table.csync,
         parent: servers_of_parent(&table.parent)?,
-        denial: if table.nsec3 { DenialBy::Nsec3 } else { DenialBy::Nsec },
+        denial: denial(table)?,
         lines: lines.of_zone(table, directory)?,
         file,
     })
@@ -536,6 +585,8 @@ pub(crate) fn available_cores() -> Vec<usize> {
 fn settings(answers: AnswersTable) -> Result<Settings, ConfigError> {
     let payload = answers.udp_payload_max.unwrap_or(1232);
     in_range("answers.udp-payload-max", payload.into(), 512, 4096)?;
+    let signing = answers.online_signing_percent.unwrap_or(Settings::default().online_signing_percent);
+    in_range("answers.online-signing-percent", signing.into(), 1, 50)?;
     let text = |option, text: Option<String>, otherwise: Option<String>| match text.or(otherwise) {
         Some(text) if text.len() > 255 => Err(ConfigError::TooLong { option, len: text.len(), max: 255 }),
         text => Ok(text.filter(|text| !text.is_empty())),
@@ -548,6 +599,7 @@ fn settings(answers: AnswersTable) -> Result<Settings, ConfigError> {
         // Naming the host tells strangers about the inside; so it takes a decision.
         hostname: text("answers.hostname", answers.hostname, None)?,
         nsid: text("answers.nsid", answers.nsid, None)?.map(String::into_bytes),
+        online_signing_percent: signing,
     })
 }
 

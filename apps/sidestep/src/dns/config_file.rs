@@ -224,8 +224,9 @@ pub(crate) struct ZoneTable {
     #[serde(default)]
     pub(crate) parent: Vec<String>,
     /// Whether it is denied by NSEC3 records then.
-    #[serde(default)]
-    pub(crate) nsec3: bool,
+    pub(crate) nsec3: Option<bool>,
+    /// How it is denied then: `nsec`, `nsec3` or `compact`.
+    pub(crate) denial: Option<String>,
     /// For each line that has records of its own, their file.
     #[serde(default)]
     pub(crate) lines: BTreeMap<String, PathBuf>,
@@ -319,6 +320,8 @@ pub(crate) struct AnswersTable {
     pub(crate) hostname: Option<String>,
     /// Name server identifier; empty sends none.
     pub(crate) nsid: Option<String>,
+    /// Percent of a thread's time, 1 to 50.
+    pub(crate) online_signing_percent: Option<u8>,
 }
 
 /// DNS over TCP.

@@ -99,6 +99,7 @@ impl Rebuilds {
             return None;
         }
         let served = with_lines_of(&held.served, follow_all(served, &differences)?);
+        held.signing.iter().for_each(|signing| signing.sign_online(&served));
         Some(Version { served, ..held.clone() })
     }
 }

@@ -7,16 +7,17 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use dns_auth::compile::{compile, compile_changed, compile_views, compile_with_lines};
-use dns_auth::{LineData, ServedZone, SignFailure, SignSets};
+use dns_auth::{LineData, OnlineSet, ServedZone, SignFailure, SignOnline, SignSets};
 use dns_message::is_older;
 use dns_sign::{
-    Active, Algorithm, DenialBy, Due, Key, KeySet, Lifetimes, Lost, Role, Signed, Signer, State, Times,
-    differing,
+    Active, Algorithm, DenialBy, Due, Key, KeySet, Lifetimes, Lost, OnlineKeys, Role, Signed, Signer, State,
+    Times, differing,
 };
 use dns_token::KeyUri;
 use dns_transfer::Difference;
@@ -69,6 +70,8 @@ pub(crate) struct Signing {
     noted: Option<u32>,
     /// Signatures of record sets that some clients get in place of the zone's.
     made: Arc<Made>,
+    /// Who signs for one answer, of a zone that is denied compactly.
+    online: Option<Arc<Online>>,
 }
 
 #[cfg(test)]
@@ -89,6 +92,7 @@ impl Signing {
             unsaved: None,
             noted: None,
             made: Arc::default(),
+            online: None,
         }
     }
 }
@@ -103,6 +107,62 @@ struct ViewSigner {
     keys: Arc<KeySet>,
     made: Arc<Made>,
     failure: Mutex<Option<SignFailure>>,
+}
+
+/// The keys by which a zone that is denied compactly is signed for one answer. What they need is found out once for all versions that they sign.
+#[derive(Debug)]
+struct Online {
+    keys: OnlineKeys,
+    cost: Duration,
+}
+
+impl Online {
+    /// Signatures of which the fastest says what one costs: others may have waited for a processor.
+    const PROBES: usize = 4;
+
+    /// Those of a zone, if it is denied so.
+    fn of(denial: DenialBy, origin: Name<'_>, keys: &KeySet) -> anyhow::Result<Option<Arc<Online>>> {
+        if denial != DenialBy::Compact {
+            return Ok(None);
+        }
+        let (now, keys) = (unix_time(), OnlineKeys::new(origin, &active(keys)?)?);
+        let mut cost = Duration::MAX;
+        for _ in 0..Online::PROBES {
+            let began = Instant::now();
+            keys.sign(origin, Rtype::NSEC, 0, &[b"\0"], now).context("a key could not sign")?;
+            cost = cost.min(began.elapsed());
+        }
+        Ok(Some(Arc::new(Online { keys, cost })))
+    }
+}
+
+/// Signs for one answer of a version.
+#[derive(Debug)]
+struct OnlineSigner {
+    id: u64,
+    online: Arc<Online>,
+}
+
+impl OnlineSigner {
+    fn of_next_version(online: &Arc<Online>) -> Arc<dyn SignOnline> {
+        static VERSIONS: AtomicU64 = AtomicU64::new(0);
+        let id = VERSIONS.fetch_add(1, Ordering::Relaxed);
+        Arc::new(OnlineSigner { id, online: Arc::clone(online) })
+    }
+}
+
+impl SignOnline for OnlineSigner {
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn cost(&self) -> clock::Duration {
+        self.online.cost.into()
+    }
+
+    fn sign(&self, set: &OnlineSet<'_>) -> Option<Vec<Vec<u8>>> {
+        self.online.keys.sign(set.owner, set.rtype, set.ttl, set.records, unix_time())
+    }
 }
 
 /// As far as signatures are good that cannot be made anew now: until they expire.
@@ -219,6 +279,7 @@ pub(crate) fn load(
     }
     tokens::connect(source.origin(), &mut keys, spec.key_uri.as_ref());
     let keys = Arc::new(keys);
+    let online = Online::of(denial, source.origin(), &keys)?;
     let signing = |source, unsaved| Signing {
         source,
         keys,
@@ -233,6 +294,7 @@ pub(crate) fn load(
         unsaved,
         noted,
         made: made.unwrap_or_default(),
+        online,
     };
     match held {
         None => first(signing(source, None), data),
@@ -483,7 +545,7 @@ fn first(signing: Signing, data: &LineData) -> anyhow::Result<Version> {
     store::save(file, &zone)?;
     served_serial::prepare(file);
     log::info!("zone {origin}: signed, serial {serial}");
-    Ok(Version { signing: Some(Arc::new(signing)), ..Version::first(served) })
+    Ok(Version::first(served).signed_by(signing))
 }
 
 /// A version that is signed, and not yet kept.
@@ -513,6 +575,14 @@ impl Signing {
         Signer::new(origin, keys, now, Lifetimes::default(), self.denial)
             .with_csync(self.has_csync)
             .behind(self.noted)
+    }
+
+    /// Has answers of a version signed by the keys, if it is denied compactly.
+    pub(crate) fn sign_online(&self, served: &ServedZone) {
+        let signs = || served.signer().is_none();
+        if let Some(online) = self.online.as_ref().filter(|_| signs()) {
+            served.sign_online_by(OnlineSigner::of_next_version(online));
+        }
     }
 
     /// Signs for views, with the keys as they are now.
@@ -569,7 +639,8 @@ impl Signing {
             }
             _ => {}
         }
-        Ok(Signing { keys: Arc::new(keys), from_memory, ..self.clone() })
+        let online = Online::of(self.denial, origin, &keys)?;
+        Ok(Signing { keys: Arc::new(keys), from_memory, online, ..self.clone() })
     }
 
     /// What is due of the signatures of a version, of so many names at most.
@@ -589,16 +660,16 @@ impl Signing {
             if let Some(zone) = held.tree().filter(|_| self.unsaved.is_some()) {
                 self.note(zone, store::save(&self.file, zone));
             }
-            return with_viewed(Version { signing: Some(Arc::new(self)), ..held.clone() }, viewed);
+            return with_viewed(held.clone(), viewed).signed_by(self);
         };
         let written = match self.unsaved {
             Some(_) => store::save(&self.file, &zone),
             None => store::add(&self.file, &differences, &zone),
         };
         if !self.note(&zone, written) {
-            return Version { signing: Some(Arc::new(self)), ..held.clone() };
+            return held.clone().signed_by(self);
         }
-        with_viewed(Version { signing: Some(Arc::new(self)), ..held.next(served, &differences) }, viewed)
+        with_viewed(held.next(served, &differences), viewed).signed_by(self)
     }
 
     /// What became of writing the signed version; whether it may be served. Else secondaries may have what a restart knows nothing of, and
@@ -897,7 +968,7 @@ fn keys_for(origin: Name<'_>, spec: &ZoneSpec, was_signed: bool) -> anyhow::Resu
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::AtomicBool;
 
     use dns_sign::{KeyFiles, RemoteSigner};
 

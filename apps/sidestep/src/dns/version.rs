@@ -34,6 +34,12 @@ impl Version {
         Version { served: Arc::new(served), history, signing: None }
     }
 
+    /// The same version as one that was signed so.
+    pub(crate) fn signed_by(self, signing: Signing) -> Version {
+        signing.sign_online(&self.served);
+        Version { signing: Some(Arc::new(signing)), ..self }
+    }
+
     /// What an update is about: the zone as its owner has it, if there is data.
     pub(crate) fn source(&self) -> Option<&Zone> {
         self.signing.as_ref().map(|signing| &signing.source).or(self.tree())
