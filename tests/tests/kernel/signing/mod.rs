@@ -1,5 +1,6 @@
 //! Keys of zones that the server signs, over months that pass in moments: the times in their files are made older.
 
+mod compact;
 mod csync;
 mod fake_parent;
 mod late;
