@@ -93,9 +93,13 @@ impl Online {
         self.now = now;
     }
 
-    /// Begins another answer, over a connection or not.
-    pub(crate) fn begin(&mut self, has_connection: bool) {
+    /// Says whether the answers from here on go over connections.
+    pub(crate) fn set_connection(&mut self, has_connection: bool) {
         self.has_connection = has_connection;
+    }
+
+    /// Begins another answer.
+    pub(crate) fn begin(&mut self) {
         self.tally = Tally::default();
     }
 
@@ -247,7 +251,7 @@ pub(crate) mod tests {
 
     /// How many of so many names are signed, from a number on.
     fn signed(online: &mut Online, fake: &Fake, names: std::ops::Range<usize>) -> usize {
-        online.begin(online.has_connection);
+        online.begin();
         names.filter(|number| sign(online, fake, &name(*number)).is_ok()).count()
     }
 
@@ -281,7 +285,7 @@ pub(crate) mod tests {
     fn connections_have_a_budget_of_their_own() {
         let (mut online, fake) = (Online::new(5), Fake::new(1));
         assert_eq!(signed(&mut online, &fake, 0..100), 5);
-        online.begin(true);
+        online.set_connection(true);
         assert_eq!(signed(&mut online, &fake, 100..200), 5);
         assert_eq!(online.tally(), Tally { signed: 5, over_budget: 95, ..Tally::default() });
     }

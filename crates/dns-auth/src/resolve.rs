@@ -135,6 +135,7 @@ pub fn resolve<'a>(
         varies: false,
         chosen: false,
     };
+    online.begin();
     let empty = writer.mark();
     let (visited, dnames) = (ArrayVec::new(), ArrayVec::new());
     let (writer, proof) = (&mut writer, Proof::default());

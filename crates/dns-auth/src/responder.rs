@@ -456,7 +456,7 @@ impl Responder {
         let bounds = (start, limit.saturating_sub(self.opt_len(query.edns.as_ref())));
         let asker = Asker::new(client, self.draw(catalog));
         let zones = Zones::Catalog(catalog, prepared.zone, &asker);
-        self.online.begin(transport != Transport::Udp);
+        self.online.set_connection(transport != Transport::Udp);
         let mut found = resolve(zones, &self.scratch, &mut self.online, wanted, buffer, bounds);
         self.echo.set_scope(if found.varies { asker.find(catalog).length } else { 0 });
         if found.online != Tally::default() {

@@ -31,7 +31,7 @@ impl OnlineKeys {
     /// # Errors
     /// One of them is in a token.
     pub fn new(origin: Name<'_>, active: &Active<'_>) -> Result<OnlineKeys, InToken> {
-        let keys: Vec<Key> = active.zone_signing.iter().map(|key| Key::clone(key)).collect();
+        let keys: Vec<Key> = active.zone_signing.iter().copied().cloned().collect();
         match keys.iter().find(|key| key.label().is_some()) {
             Some(key) => Err(InToken { tag: key.tag() }),
             None => Ok(OnlineKeys { origin: NameBuf::from(origin), keys }),

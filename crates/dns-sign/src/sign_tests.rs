@@ -877,6 +877,17 @@ fn sets_are_signed_for_one_answer_by_the_keys_that_sign_the_zone() {
     }
 }
 
+#[test]
+fn a_key_in_a_token_signs_nothing_for_one_answer() {
+    let (origin, label) = (name("example."), "pkcs11:token=a;object=b");
+    let about = (Role::KeySigning, Times::default());
+    let files = KeyFiles::of_token(origin.as_name(), about, (13, vec![7; 64]), label).unwrap();
+    let key = Key::read(origin.as_name(), &files.public, &files.private).unwrap();
+    let (tag, keys) = (key.tag(), KeySet::new(vec![key]));
+    let refused = OnlineKeys::new(origin.as_name(), &keys.at(NOW).unwrap());
+    assert_eq!(refused.unwrap_err(), crate::InToken { tag });
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         rng_seed: RngSeed::Fixed(1), failure_persistence: None, ..ProptestConfig::with_cases(300)

@@ -486,6 +486,7 @@ pub(crate) fn look(source: &Zone, spec: &ZoneSpec) -> Result<Option<String>, Str
             }
             let as_served = held.map_or_else(|| keys.clone(), |held| keys.put_off(held, unix_time()));
             as_served.at(unix_time()).map_err(|error| error.to_string())?;
+            Online::of(spec.denial, origin, &as_served).map_err(in_full)?;
             Ok(keys.ends_alone(unix_time()).map(|(key, end)| {
                 format!(
                     "by its file its key {} ends at {}, and no other key-signing key follows. It will sign on, and has to be replaced by hand: sidestep \
