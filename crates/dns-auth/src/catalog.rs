@@ -123,6 +123,8 @@ pub struct Catalog {
     zones: Pages<Slot>,
     origins: Arc<Origins>,
     lines: Option<CatalogLines>,
+    /// Whether a zone is signed for one answer: aliases lead there from others.
+    has_signers: bool,
 }
 
 /// The place of a zone.
@@ -182,7 +184,8 @@ impl Catalog {
             }
         }
         origins.mark_zones_below();
-        Catalog { zones: kept.into_iter().collect(), origins: Arc::new(origins), lines: None }
+        let has_signers = kept.iter().any(|slot| slot.served.signer().is_some());
+        Catalog { zones: kept.into_iter().collect(), origins: Arc::new(origins), lines: None, has_signers }
     }
 
     /// The same zones for clients of these lines.
@@ -205,6 +208,7 @@ impl Catalog {
             if !Arc::ptr_eq(next.zone(number), before) || after.tree().is_err() {
                 return None;
             }
+            next.has_signers |= after.signer().is_some();
             let counter = next.counter(number);
             next.zones.set(number as usize, Slot { served: Arc::clone(after), counter });
             if let Some(CatalogLines { lines, views }) = &mut next.lines {
@@ -265,6 +269,12 @@ impl Catalog {
     #[inline(always)]
     pub(crate) fn seed(&self) -> u64 {
         self.origins.seed
+    }
+
+    /// Whether the answer to a question in a zone may need a signature of its own.
+    pub(crate) fn may_sign(&self, zone: u32) -> bool {
+        // One that has found its keys again has a signer that no catalog was told of.
+        self.has_signers || self.zone(zone).signer().is_some()
     }
 
     /// Whether another zone lies below the one of this number.

@@ -16,8 +16,8 @@ pub(crate) enum Due {
 }
 
 const OPT: u16 = 41;
-/// Types of which there is never data: OPT, TKEY (RFC 2930), TSIG (RFC 8945).
-const NEVER_DATA: [u16; 3] = [OPT, 249, 250];
+/// Types of which there is never data: OPT, NXNAME (RFC 9824), TKEY (RFC 2930), TSIG (RFC 8945).
+const NEVER_DATA: [u16; 4] = [OPT, 128, 249, 250];
 const IN: u16 = 1;
 const LABEL_MAX: u8 = 63;
 const NAME_MAX: usize = 255;
@@ -158,6 +158,9 @@ mod tests {
         let opt = |version| [0, 0, 41, 4, 0, 0, version, 0, 0, 0, 0];
         assert_eq!(due(&message(0, [1, 0, 0, 0], b"")), Due::Answer);
         assert_eq!(due(&message(0x80, [1, 0, 0, 0], b"")), Due::Nothing);
+        let mut for_nxname = message(0, [1, 0, 0, 0], b"");
+        for_nxname[16] = 128;
+        assert_eq!(due(&for_nxname), Due::FormErr);
         assert_eq!(due(&[0; 11]), Due::Nothing);
         assert_eq!(due(&message(0x08, [9; 4], b"")), Due::NotImp);
         assert_eq!(due(&message(0, [2, 0, 0, 0], b"")), Due::FormErr);

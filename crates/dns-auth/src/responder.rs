@@ -136,7 +136,7 @@ impl Responder {
 
     /// Whether the answer may need a signature of its own.
     pub fn may_sign(&self, catalog: &Catalog, prepared: &Prepared) -> bool {
-        prepared.zone.is_some_and(|number| catalog.zone(number).signer().is_some())
+        prepared.zone.is_some_and(|number| catalog.may_sign(number))
     }
 
     /// Replaces the settings, between batches.

@@ -12,7 +12,9 @@ use common::{Edns, Query, ZoneList, check_with_domain, describe, respond, respon
 use dns_auth::compile::{compile, compile_anew, compile_changed};
 use dns_auth::fuzz::{Record, Reply, check_reply};
 use dns_auth::table::Tables;
-use dns_auth::{Catalog, Counters, OnlineSet, Responder, ServedZone, Settings, SignOnline, Transport};
+use dns_auth::{
+    Catalog, Counters, OnlineSet, Prepared, Responder, ServedZone, Settings, SignOnline, Transport,
+};
 use dns_sign::{DenialBy, Key, KeyFiles, KeySet, Lifetimes, Role, Signer, Times};
 use dns_wire::{Name, NameBuf, Rcode, Rtype};
 use dns_zone::{Zone, ZoneEditor, next_name};
@@ -286,6 +288,23 @@ fn aliases_that_lead_to_what_a_wildcard_makes_are_left_to_the_tree() {
         let reply = ask(&catalog, &query(&format!("alias{number}.example."), Rtype::A, DO));
         assert_eq!(reply.sections[0].len(), 4, "{}", describe(&reply));
     }
+}
+
+#[test]
+fn aliases_from_other_zones_lead_to_signatures_too() {
+    let zone = signed(&ZoneList::from_text("example.", TEXT).unwrap()).unwrap();
+    let other = ZoneList::from_text("other.", "@ 60 SOA a a 1 2 3 4 5\na CNAME gone.example.\n").unwrap();
+    let plain = Arc::new(compile(other.build()));
+    let catalog = Catalog::new([Arc::clone(&plain), served(compile(zone))], 3);
+    let wire = query("a.other.", Rtype::A, DO).to_wire();
+    let may_sign = |catalog: &Catalog| {
+        let (responder, mut prepared) = (responder(&Settings::default()), Prepared::default());
+        responder.prepare(catalog, &wire, wire.len(), &mut prepared);
+        responder.may_sign(catalog, &prepared)
+    };
+    assert!(may_sign(&catalog) && !may_sign(&Catalog::new([plain], 3)));
+    let reply = ask(&catalog, &query("a.other.", Rtype::A, DO));
+    assert_eq!((reply.rcode(), reply.sections[0].len(), reply.sections[1].len()), (0, 1, 4));
 }
 
 #[test]

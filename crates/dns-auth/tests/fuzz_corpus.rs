@@ -105,6 +105,7 @@ fn questions() -> Vec<Case> {
         ("type_axfr", ask("example.", 252).to_wire(), Some(Rcode::Refused)),
         ("type_maila", ask("example.", 254).to_wire(), Some(Rcode::NotImp)),
         ("type_opt", ask("example.", 41).to_wire(), Some(Rcode::FormErr)),
+        ("type_nxname", ask("example.", 128).to_wire(), Some(Rcode::FormErr)),
         ("type_unknown", ask("a.example.", 65_280).to_wire(), Some(Rcode::Refused)),
     ]);
     cases
@@ -128,6 +129,7 @@ fn extended() -> Vec<Case> {
     vec![
         ("edns", with(plain.clone()), Some(Rcode::Refused)),
         ("edns_dnssec_ok", with(Edns { flags: 0x8000, ..plain.clone() }), Some(Rcode::Refused)),
+        ("edns_compact_ok", with(Edns { flags: 0xc000, ..plain.clone() }), Some(Rcode::Refused)),
         ("edns_all_flags", with(Edns { flags: 0xffff, ..plain.clone() }), Some(Rcode::Refused)),
         ("edns_size_0", with(Edns::default()), Some(Rcode::Refused)),
         ("edns_size_65535", with(Edns { payload_size: 65_535, ..plain.clone() }), Some(Rcode::Refused)),
