@@ -25,7 +25,7 @@ use dns_zone::{Denial, Node, Rrset, Zone, next_name};
 use crate::catalog::{Catalog, ServedZone, Unavailable};
 use crate::extended_error::ExtendedError;
 use crate::lines::Asker;
-use crate::online::{Online, OnlineSet, Tally, Unsigned, ZoneSigner};
+use crate::online::{Online, OnlineSet, Unsigned, ZoneSigner};
 use crate::proof::{Made, Missing, Proof};
 use crate::writer::{Full, Mark, Owner, Question, Writer, name_len};
 
@@ -88,8 +88,6 @@ pub struct Resolution {
     pub error: Option<ExtendedError>,
     /// Why the answer, which is truncated then, lacks a signature that it needs.
     pub unsigned: Option<Unsigned>,
-    /// What became of sets that were to be signed for this answer.
-    pub online: Tally,
     /// The answer depends on the line of the client.
     pub varies: bool,
     /// The answer has, or could have, some of several addresses by weight and health.
@@ -131,7 +129,6 @@ pub fn resolve<'a>(
         left_zones: false,
         error: None,
         unsigned: None,
-        online: Tally::default(),
         varies: false,
         chosen: false,
     };
@@ -139,13 +136,13 @@ pub fn resolve<'a>(
     let empty = writer.mark();
     let (visited, dnames) = (ArrayVec::new(), ArrayVec::new());
     let (writer, proof) = (&mut writer, Proof::default());
-    let signer = None;
+    let served = None;
     let mut walk =
-        Walk { zones, scratch, writer, online, wanted, resolution, visited, dnames, proof, signer };
+        Walk { zones, scratch, writer, online, wanted, resolution, visited, dnames, proof, served };
     if walk.run(qname).and_then(|()| walk.write_proof()).is_err() {
         walk.truncate(empty);
     }
-    Resolution { end: walk.writer.position(), online: walk.online.tally(), ..walk.resolution }
+    Resolution { end: walk.writer.position(), ..walk.resolution }
 }
 
 struct Walk<'w, 'm, 'a> {
@@ -161,8 +158,8 @@ struct Walk<'w, 'm, 'a> {
     dnames: ArrayVec<&'a [u8], HOPS_MAX>,
     /// What denies, to be written behind the answer section.
     proof: Proof<'a>,
-    /// Who signs what the zone does not have that the walk has come to.
-    signer: Option<ZoneSigner<'a>>,
+    /// The zone that the walk has come to, with its signer.
+    served: Option<&'a ServedZone>,
 }
 
 /// What a zone has to say about one name.
@@ -179,8 +176,8 @@ impl<'a> Walk<'_, '_, 'a> {
         for hop in 0..HOPS_MAX {
             self.visited.push(name);
             let zone = match self.find_zone(hop, name, &labels) {
-                Some(Ok((zone, signer))) => {
-                    self.signer = signer;
+                Some(Ok((zone, served))) => {
+                    self.served = served;
                     zone
                 }
                 missing => {
@@ -223,7 +220,7 @@ impl<'a> Walk<'_, '_, 'a> {
         hop: usize,
         name: &'a [u8],
         labels: &LabelStarts,
-    ) -> Option<Result<(&'a Zone, Option<ZoneSigner<'a>>), Unavailable>> {
+    ) -> Option<Result<(&'a Zone, Option<&'a ServedZone>), Unavailable>> {
         let (catalog, number, asker) = match self.zones {
             Zones::Catalog(catalog, number, asker) if hop == 0 => (catalog, number?, asker),
             Zones::Catalog(catalog, _, asker) => {
@@ -232,7 +229,7 @@ impl<'a> Walk<'_, '_, 'a> {
             Zones::Only(zone) => return is_below(name, zone.origin().as_bytes()).then_some(Ok((zone, None))),
         };
         let served = catalog.zone(number);
-        let own = || catalog.tree_for(number, asker).map(|zone| (zone, signer_of(served)));
+        let own = || catalog.tree_for(number, asker).map(|zone| (zone, Some(&**served)));
         let depth = labels.count();
         if self.wanted.qtype != Rtype::DS || depth == 0 || usize::from(depth) != served.origin().label_count()
         {
@@ -241,9 +238,9 @@ impl<'a> Walk<'_, '_, 'a> {
         let above = Name::from_wire(&name[labels.of_last(depth - 1)..]).expect("an ending of a name is one");
         // Below another boundary the cut is not the parent's to speak of, and the child is all that there is.
         let delegates = |node: Node<'_>| node.is_cut() && !node.is_occluded();
-        match catalog.find(above).map(|served| (served.tree(), signer_of(served))) {
-            Some((Ok(parent), signer)) if parent.find(name).is_some_and(delegates) => {
-                Some(Ok((parent, signer)))
+        match catalog.find(above).map(|served| (served.tree(), served)) {
+            Some((Ok(parent), served)) if parent.find(name).is_some_and(delegates) => {
+                Some(Ok((parent, Some(served))))
             }
             Some((Err(reason), _)) => Some(Err(reason)), // It may delegate: nobody can tell.
             _ => Some(own()),
@@ -423,6 +420,7 @@ impl<'a> Walk<'_, '_, 'a> {
     }
 
     /// Writes an NSEC record that is made for this answer (RFC 9824, 3), with its signatures; how many records that are.
+    #[inline(never)]
     fn write_made(&mut self, Made { zone, name, types }: Made<'a>) -> Result<u16, Full> {
         let owner = Name::from_wire(name).expect("questions and zones have valid names");
         let next = next_name(owner, zone.origin(), false);
@@ -434,6 +432,7 @@ impl<'a> Walk<'_, '_, 'a> {
     }
 
     /// Signs a set of `name` for this answer, and writes the signatures; how many that are.
+    #[inline(never)]
     fn write_signatures(
         &mut self,
         name: &'a [u8],
@@ -443,7 +442,7 @@ impl<'a> Walk<'_, '_, 'a> {
     ) -> Result<u16, Full> {
         let owner = Name::from_wire(name).expect("questions and zones have valid names");
         let set = OnlineSet { owner, rtype, ttl, records };
-        let signatures = self.online.sign(self.signer, &set).map_err(|unsigned| {
+        let signatures = self.online.sign(self.served.and_then(signer_of), &set).map_err(|unsigned| {
             self.resolution.unsigned = Some(unsigned);
             Full // The answer ends as one that has no room: it has no part that is worth something.
         })?;
@@ -481,6 +480,7 @@ impl<'a> Walk<'_, '_, 'a> {
     }
 
     /// Adds a set of a wildcard to the answer, as one that `name` has itself (RFC 9824, 3.3).
+    #[inline(never)]
     fn answer_as_own(&mut self, name: &'a [u8], rrset: Rrset<'a>) -> Result<(), Full> {
         self.writer.forget_question();
         let (owner, ttl) = (self.owner(name), rrset.ttl());

@@ -457,13 +457,14 @@ impl Responder {
         let asker = Asker::new(client, self.draw(catalog));
         let zones = Zones::Catalog(catalog, prepared.zone, &asker);
         self.online.set_connection(transport != Transport::Udp);
-        let mut found = resolve(zones, &self.scratch, &mut self.online, wanted, buffer, bounds);
+        let found = resolve(zones, &self.scratch, &mut self.online, wanted, buffer, bounds);
         self.echo.set_scope(if found.varies { asker.find(catalog).length } else { 0 });
-        if found.online != Tally::default() {
-            self.counters.on_online(found.online);
+        if self.online.tally() != Tally::default() {
+            self.counters.on_online(self.online.tally());
         }
         if let Some(unsigned) = found.unsigned {
-            found = unsigned_resolution(unsigned, transport, start);
+            let found = unsigned_resolution(unsigned, transport, start);
+            return self.finish(query, &found, buffer, limit);
         }
         self.finish(query, &found, buffer, limit)
     }
@@ -721,7 +722,6 @@ fn empty_resolution(rcode: Rcode, end: usize) -> Resolution {
         left_zones: false,
         error: None,
         unsigned: None,
-        online: Tally::default(),
         varies: false,
         chosen: false,
     }

@@ -132,6 +132,7 @@ impl<'m, 'a> Writer<'m, 'a> {
     }
 
     /// Writes a record that was made for this answer, and whose data holds no name that may be compressed. On `Full` as [`Writer::record`].
+    #[inline(never)]
     pub fn made(&mut self, owner: Owner<'a>, rtype: Rtype, ttl: u32, rdata: &[u8]) -> Result<(), Full> {
         self.head(owner, rtype, ttl)?;
         let start = self.position;
@@ -174,6 +175,7 @@ impl<'m, 'a> Writer<'m, 'a> {
         }
     }
 
+    #[inline(always)]
     fn owner(&mut self, name: &'a [u8]) -> Result<(), Full> {
         if let Some(last) = self.last_owner.filter(|last| std::ptr::eq(last.name, name)) {
             return self.octets(&(0xc000 | last.offset).to_be_bytes());

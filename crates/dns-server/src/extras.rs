@@ -13,7 +13,7 @@ const OCTETS_MAX: usize = (4 + size_of::<Cookie>()) + (4 + 2) + (4 + 6);
 
 /// Whether a query has the option that asks how long a TCP connection may be idle (RFC 7828).
 pub fn asks_for_keepalive(message: &[u8]) -> bool {
-    Query::parse(message).is_ok_and(|query| query.edns.is_some_and(|edns| edns.keepalive))
+    Query::parse(message).is_ok_and(|query| query.edns.is_some_and(|edns| edns.more.keepalive()))
 }
 
 /// Whole options, one behind the other.

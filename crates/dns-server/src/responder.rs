@@ -136,7 +136,7 @@ impl DnsResponder {
         }
         // HTTP and QUIC have times of their own (RFC 9250, 5.5.2).
         let has_keepalive = matches!(asker.transport, dns_log::Transport::Tcp | dns_log::Transport::Tls);
-        if has_keepalive && extras::asks(&prepared, |edns| edns.keepalive) {
+        if has_keepalive && extras::asks(&prepared, |edns| edns.more.keepalive()) {
             extras.push_keepalive(asker.idle_timeout);
         }
         if prepared.is_special() {
@@ -229,7 +229,7 @@ fn complete(
     transport: Transport,
     client: impl Fn() -> IpAddr,
 ) -> Option<usize> {
-    if extras::asks(prepared, |edns| edns.zone_version) {
+    if extras::asks(prepared, |edns| edns.more.zone_version()) {
         extras.push_zone_version(catalog, prepared, &buffer[..len]);
     }
     if extras.octets().is_empty() {

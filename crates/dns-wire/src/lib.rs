@@ -14,6 +14,6 @@ mod subnet;
 pub use header::{Rcode, ReceivedRcode};
 pub use labels::LabelStarts;
 pub use name::{Name, NameBuf, NameError};
-pub use query::{Edns, Query, QueryError};
+pub use query::{Edns, MoreOptions, Query, QueryError};
 pub use rtype::{Class, Rtype};
 pub use subnet::Subnet;
