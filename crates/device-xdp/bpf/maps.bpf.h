@@ -130,8 +130,8 @@ struct {
 	__array(values, struct flow_table);
 } kernel_flows SEC(".maps");
 
-// Connections of which a segment came by a queue where their claim does not hold (KERNEL_NONE), and the queue: who relies on their coming by others
-// learns of it.
+// Connections of which a segment came by a queue where their claim does not hold, and the second of the kernel's clock in which that began: who relies on
+// their coming by others learns of it.
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1024);

@@ -13,8 +13,8 @@
 //   - fits a frame, whatever the MTU; a TCP segment may come in several where the sockets take that.
 // Everything else passes to the kernel, and so does a claimed packet on a queue that has no socket. But the kernel would reset
 // a TCP connection of which it gets a segment and knows nothing: one that no socket can be given is dropped, and sent again. So is
-// one of a connection that is on its way from one socket to the next, and one that comes by another queue than those of its claim, where all that the kernel
-// has of the claim is noted.
+// one of a connection that is on its way from one socket to the next, and one that comes by another queue than those of its claim, unless the kernel
+// has the connection.
 //
 // User space keeps the maps: see maps.bpf.h.
 
@@ -25,6 +25,10 @@
 
 // Shared with user space (options.rs): octets of the longest packet that the largest frame holds behind its headroom.
 #define PACKET_MAX 3840
+#define SECOND 1000000000ULL
+// Seconds for which segments are dropped that come by another queue than those of their claim, and from when on that is another occasion.
+#define MISDIRECTED_MAX 60
+#define MISDIRECTED_NEW 600
 
 static __always_inline int is_port_claimed(const struct claim_key *key)
 {
@@ -48,30 +52,39 @@ static __always_inline int serves_one_of(__u64 queues, __u32 queue)
 	return sharing && sharing->numbers ? !!(sharing->numbers & queues) : has_queue(queues, queue);
 }
 
-// Whether the kernel has a listener for a segment that begins a connection, or the connection itself. Apart from the rest, whose stack has no room
-// for it.
-static __noinline int has_listener(struct xdp_md *ctx, const struct packet *packet)
+// The state of the kernel's socket that a segment is for; 0 if there is none. Apart from the rest, whose stack has no room for it.
+static __noinline __u32 state_at_kernel(struct xdp_md *ctx, const struct packet *packet)
 {
 	struct bpf_sock_tuple ends = {};
 	struct bpf_sock *found;
+	__u32 state;
 
 	if (is_ipv4(packet)) {
 		ends.ipv4.saddr = packet->remote[3];
 		ends.ipv4.daddr = packet->key.address[3];
 		ends.ipv4.sport = packet->remote_port;
 		ends.ipv4.dport = packet->key.port;
-		found = bpf_sk_lookup_tcp(ctx, &ends, sizeof(ends.ipv4), BPF_F_CURRENT_NETNS, 0);
+		found = bpf_skc_lookup_tcp(ctx, &ends, sizeof(ends.ipv4), BPF_F_CURRENT_NETNS, 0);
 	} else {
 		__builtin_memcpy(ends.ipv6.saddr, packet->remote, 16);
 		__builtin_memcpy(ends.ipv6.daddr, packet->key.address, 16);
 		ends.ipv6.sport = packet->remote_port;
 		ends.ipv6.dport = packet->key.port;
-		found = bpf_sk_lookup_tcp(ctx, &ends, sizeof(ends.ipv6), BPF_F_CURRENT_NETNS, 0);
+		found = bpf_skc_lookup_tcp(ctx, &ends, sizeof(ends.ipv6), BPF_F_CURRENT_NETNS, 0);
 	}
 	if (!found)
 		return 0;
+	state = found->state;
 	bpf_sk_release(found);
-	return 1;
+	return state;
+}
+
+// Whether the kernel has a listener for a segment that begins a connection, or the connection itself.
+static __always_inline int has_listener(struct xdp_md *ctx, const struct packet *packet)
+{
+	__u32 state = state_at_kernel(ctx, packet);
+
+	return state && state != BPF_TCP_TIME_WAIT;
 }
 
 // The queues, or numbers of those who share one, that a packet of `queue` may be for. Who only connects from a port is bound there, and
@@ -136,18 +149,27 @@ static __always_inline enum outcome by_notes(const struct packet *packet, struct
 	return noted && *noted == (epoch | AWAITED) && !takeable ? DROPPED_AWAITED : REDIRECTED;
 }
 
-// A segment of a connection of ours came by a queue that is none of its claim's. Apart from the rest, whose stack has no room for it.
-static __noinline enum outcome note_misdirected(const struct packet *packet, __u32 queue)
+// A segment that no socket can be given for its queue, though the claim holds on others, and that is of no connection of the kernel's, which would reset it. Behind
+// a veth the peer's kernel chooses another queue when something was lost, again and again until it is one of the claim's: such a segment is dropped, for so long.
+// Then, if there is no such connection at all, the peer is to learn that. Of the handshakes that the kernel has begun without a socket (SYN cookies) it is noted
+// that they are its own. Apart from the rest, whose stack has no room for it.
+static __noinline enum outcome by_another_queue(struct xdp_md *ctx, const struct packet *packet, const struct claim_terms *terms)
 {
 	struct flow_key flow = flow_of(packet);
+	__u32 now = bpf_ktime_get_ns() / SECOND, state;
+	__u32 *noted;
 
-	bpf_map_update_elem(&misdirected, &flow, &queue, BPF_ANY);
+	if (!(terms->flags & KERNEL_NONE)) {
+		state = state_at_kernel(ctx, packet);
+		if (state && state != BPF_TCP_LISTEN)
+			return PASSED_OTHER_QUEUE;
+	}
+	noted = bpf_map_lookup_elem(&misdirected, &flow);
+	if (!noted || now - *noted > MISDIRECTED_NEW)
+		bpf_map_update_elem(&misdirected, &flow, &now, BPF_ANY);
+	else if (!(terms->flags & KERNEL_NONE) && now - *noted > MISDIRECTED_MAX)
+		return PASSED_OTHER_QUEUE;
 	return DROPPED_CLAIMED_TCP;
-}
-
-static __always_inline int is_misdirected(const struct packet *packet, const struct claim_terms *terms)
-{
-	return terms->flags & KERNEL_NONE && is_tcp_segment(packet) && !packet->begins;
 }
 
 // Octets of a packet, of which the program may see the first part only where it comes in several (`chains`).
@@ -174,14 +196,16 @@ static __always_inline enum outcome decide(struct xdp_md *ctx, const struct pack
 		obstacle = PASSED_TOO_LONG;
 	queues = takers(ctx, packet, terms, ctx->rx_queue_index);
 	socket = socket_for(packet, queues, ctx->rx_queue_index, queues != terms->queues);
-	if (terms->flags & (KERNEL_NEW | KERNEL_SOME) || queues != terms->queues) {
+	if (terms->flags & (KERNEL_NEW | KERNEL_SOME) || queues != terms->queues ||
+	    (socket == NO_SOCKET && packet->begins && terms->queues)) {
 		served = socket != NO_SOCKET && has_socket(socket);
 		noted = by_notes(packet, terms, served, served && !obstacle);
 	}
 	if (noted != REDIRECTED)
 		return noted;
 	if (socket == NO_SOCKET)
-		return is_misdirected(packet, terms) ? note_misdirected(packet, ctx->rx_queue_index) : PASSED_OTHER_QUEUE;
+		return is_tcp_segment(packet) && !packet->begins && terms->queues ? by_another_queue(ctx, packet, terms)
+										  : PASSED_OTHER_QUEUE;
 	if (obstacle)
 		return is_tcp_segment(packet) && (has_socket(socket) || is_reopening()) ? DROPPED_CLAIMED_TCP : obstacle;
 	// XDP_PASS is what the helper returns for a queue without a socket.

@@ -43,7 +43,7 @@ struct Welcomed {
     pidfd: Option<OwnedFd>,
     key: Key,
     kin: Kin,
-    may_only_join: bool,
+    is_stranger: bool,
 }
 
 impl Broker {
@@ -87,9 +87,9 @@ impl Broker {
         set_rights(&socket, true);
         let client = self.registry.add_client();
         self.registry.set_user(client, user);
-        let Welcomed { pid, pidfd, key, kin, may_only_join } = welcome;
+        let Welcomed { pid, pidfd, key, kin, is_stranger } = welcome;
         let mut connection = Connection::new(socket, pidfd, (pid, user), key, &kin);
-        connection.may_only_join = may_only_join;
+        connection.is_stranger = is_stranger;
         let watched = watch(&self.epoll, connection.socket(), token::socket(client), EventFlags::IN);
         let process = connection.pidfd.as_ref();
         let watched = watched.and_then(|()| match process {
@@ -116,13 +116,14 @@ impl Broker {
         }
         let kin = self.families.of(socket, peer).cloned().or_else(|| self.kin_of_parents(pid));
         let is_program = kin.is_some() || self.may_come_back(peer);
-        if !is_program && !is_as_privileged(pid, peer.uid) {
+        // A program of a killed broker may be another user's by now, and prove who it was.
+        if !is_program && !is_as_privileged(pid, peer.uid) && self.succession.is_none() {
             return None;
         }
         raise_descriptor_limit();
         has_numbers_left(socket).then_some(())?;
         let kin = kin.unwrap_or_else(|| self.families.unknown());
-        Some(Welcomed { pid, pidfd, key: Key(random_numbers().ok()?), kin, may_only_join: !is_program })
+        Some(Welcomed { pid, pidfd, key: Key(random_numbers().ok()?), kin, is_stranger: !is_program })
     }
 
     /// Whose a process is by the nearest of its ancestors that is connected: the `sidestep run` that started them may have been killed.

@@ -66,8 +66,8 @@ pub(super) struct Connection {
     pub(super) joined: Option<ClientId>,
     /// How it is to run.
     pub(super) options: Arc<Options>,
-    /// It is nobody's program, and has the broker's privileges.
-    pub(super) may_only_join: bool,
+    /// It is no program that we know: it may join, if it has the privileges of the broker, or come back with what a killed one has lent it.
+    pub(super) is_stranger: bool,
     /// The process that it claims to be, once it has said so.
     pub(super) program: Option<String>,
     pub(super) key: Key,
@@ -102,7 +102,7 @@ impl Connection {
             filters: Filters::at_start(pid, kin.head),
             joined: kin.joined,
             options: Arc::clone(&kin.options),
-            may_only_join: false,
+            is_stranger: false,
             program: None,
             key,
             report: None,

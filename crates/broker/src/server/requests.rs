@@ -28,10 +28,9 @@ impl Broker {
         let is_first = matches!(request, Request::Hello { .. } | Request::Join { .. });
         let connection = self.connections.get(&client);
         let is_known = connection.is_some_and(|connection| connection.program.is_some());
-        let is_strangers =
-            connection.is_some_and(|it| it.may_only_join) && !matches!(request, Request::Join { .. });
+        let is_stranger = connection.is_some_and(|it| it.is_stranger);
         if is_first == is_known
-            || is_strangers
+            || is_stranger && !self.is_for_strangers(&request)
             || self.families.is_head(client)
             || fds.len() > fds_max(&request)
         {
@@ -39,6 +38,15 @@ impl Broker {
         }
         let outcome = self.carry_out(client, id, request, fds, now);
         self.conclude(client, id, outcome, now)
+    }
+
+    /// Who is no program that we know may join, and come back with what a killed broker has lent it.
+    fn is_for_strangers(&self, request: &Request) -> bool {
+        match request {
+            Request::Join { .. } => true,
+            Request::Hello { .. } | Request::Serve { key: Some(_), .. } => self.succession.is_some(),
+            _ => false,
+        }
     }
 
     /// Answers a request, unless the answer takes its time.

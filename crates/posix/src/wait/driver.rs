@@ -83,10 +83,8 @@ impl State {
 
     /// A thread goes back to the program: if others sleep, one of them sleeps for all from now on.
     pub(crate) fn pass_driving_on(&mut self, now: Instant) {
-        if self.queue.is_stood_in_for() {
-            // Its sleep is short.
-        } else if self.queue.has_driver() {
-            // It may sleep for long: what this thread's answer is to take along would have nobody else.
+        if self.queue.has_driver() {
+            // It, or the watchdog in its place, may sleep for long: what this thread's answer is to take along would have nobody else.
             self.queue.send_the_rest(now);
             self.queue.hurry_driver(now);
             self.queue.rest_with_driver();

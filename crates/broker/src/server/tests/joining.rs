@@ -146,7 +146,7 @@ fn children_of_a_program_whose_run_was_killed_are_programs_too() {
             .connections
             .values()
             .filter(|it| it.pid == std::process::id())
-            .map(|it| it.may_only_join)
+            .map(|it| it.is_stranger)
             .collect::<Vec<_>>()
     };
     let _stranger = connect_to(&broker);
@@ -190,7 +190,7 @@ fn who_comes_back_has_no_leave_to_share_from_another_than_its_own_run() {
     connect(&socket, &SocketAddrUnix::new_abstract_name(broker.name().as_bytes()).unwrap()).unwrap();
     broker.accept(clock::Instant::ZERO);
     let (&client, back) = broker.connections.iter().next().unwrap();
-    assert!(!back.may_only_join && !back.options.share);
+    assert!(!back.is_stranger && !back.options.share);
 
     broker.registry.set_identity(client, broker.identify(client)); // As when it says what it has.
     assert_ne!(broker.registry.identity(client), Some(Identity::ANYBODY));
