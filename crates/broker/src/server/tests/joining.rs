@@ -5,10 +5,11 @@ use crate::protocol::Options;
 use crate::registry::Identity;
 
 /// A process of which this one does not descend; it ends with this value.
-struct Head(std::process::Child);
+/// Another process that is the head of a family.
+pub(super) struct Head(pub(super) std::process::Child);
 
 impl Head {
-    fn new() -> Head {
+    pub(super) fn new() -> Head {
         Head(std::process::Command::new("sleep").arg("600").spawn().unwrap())
     }
 }

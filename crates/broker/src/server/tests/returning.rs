@@ -3,6 +3,7 @@
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::super::turns::listen_at;
+use super::joining::Head;
 use super::stopped::{claim, client_of, while_it_serves};
 use super::*;
 use crate::protocol::{ClaimId, Key};
@@ -269,6 +270,36 @@ fn a_queue_is_not_its_own_for_who_does_not_know_the_key() {
         say(&thief, &ask(Request::Serve { queues: vec![(0, vec![0])], key: Some(client.key) }));
         while !hears(&thief).contains("not_yours") {}
     });
+}
+
+/// A daemon that was started as root and became another user by itself.
+#[test]
+fn who_is_another_user_by_now_comes_back_by_its_key_and_a_stranger_gets_nothing() {
+    if !rustix::process::geteuid().is_root() {
+        return lab::skip("needs root to change users");
+    }
+    let maps = Maps::default();
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let (name, mut client, _) = left_alone(&maps, &listener);
+    let head = Head::new();
+    let family = Family { head: head.0.id(), group: None };
+    let mut next = Broker::open(setup_with(&maps, Some(&name), 1, family), clock::Instant::ZERO).unwrap();
+    let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+    let later = while_it_serves(&mut next, || {
+        as_user(4242, || {
+            let stranger = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+            connect(&stranger, &address).unwrap();
+            say(&stranger, &hello());
+            assert!(hears(&stranger).contains("welcome"));
+            say(&stranger, &ask(Request::Queues { wanted: true }));
+            let later = hears(&stranger);
+            await_return(&mut client);
+            later
+        })
+    });
+    assert_eq!(later, "", "the connection ends");
+    let known = *next.connections.keys().next().unwrap();
+    assert!(next.registry.queues_of(known, 0).contains(0));
 }
 
 #[test]
