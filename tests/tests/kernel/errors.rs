@@ -178,7 +178,7 @@ fn what_is_wrong_with_one_zone_of_many_is_said_with_its_file() {
         ("notify = [\"ns2.example.com\"]", "notify: \"ns2.example.com\" is not an address"),
         ("allow-update = [\"any\"]", "allow-update: \"any\" is neither an address"),
         ("parent = [\"org\"]\ndnssec = true", "parent: \"org\" is not an address"),
-        ("nsec3 = true", "keys, new-keys, key-uri, algorithm, parent, csync and nsec3 have no use"),
+        ("nsec3 = true", "keys, new-keys, key-uri, algorithm, parent, csync, denial and nsec3 have no use"),
     ] {
         let text = format!("[[zone]]\nfile = \"good.zone\"\n[[zone]]\nfile = \"b.zone\"\n{option}\n");
         let config = directory.write("dns.toml", &text).unwrap().display().to_string();
