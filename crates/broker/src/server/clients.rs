@@ -129,8 +129,7 @@ impl Broker {
     /// Whose a process is by the nearest of its ancestors that is connected: the `sidestep run` that started them may have been killed.
     fn kin_of_parents(&self, pid: u32) -> Option<Kin> {
         nearest(pid, |ancestor| {
-            let mut programs =
-                self.connections.values().filter(|it| it.program.is_some() && it.pid == ancestor);
+            let mut programs = self.connections.values().filter(|it| it.is_program() && it.pid == ancestor);
             // Filters that a program has set count as its own, whoever started it.
             programs.next().map(|it| Kin {
                 joined: it.joined,
@@ -280,7 +279,7 @@ impl Broker {
 
     /// Sends to all clients.
     pub(super) fn tell_all(&mut self, news: &News, now: Instant) {
-        let known = self.connections.iter().filter(|(_, connection)| connection.program.is_some());
+        let known = self.connections.iter().filter(|(_, connection)| connection.is_program());
         let clients: Vec<ClientId> = known.map(|(client, _)| *client).collect();
         clients.into_iter().for_each(|client| self.tell(client, news.clone(), Vec::new(), now));
     }
@@ -289,7 +288,7 @@ impl Broker {
     pub(super) fn tell_ways_changed(&mut self, now: Instant) {
         let clients: Vec<ClientId> = self.connections.keys().copied().collect();
         for client in clients {
-            let known = self.connections.get_mut(&client).filter(|connection| connection.program.is_some());
+            let known = self.connections.get_mut(&client).filter(|connection| connection.is_program());
             if let Some(outcome) = known.map(Connection::tell_ways_changed) {
                 self.note(client, outcome, now);
             }

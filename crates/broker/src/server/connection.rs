@@ -122,6 +122,11 @@ impl Connection {
     }
 
     /// The client was a killed broker's. If it has proven that by its queues, it keeps the key that it had.
+    /// Whether it has said which program it is, and is one of ours.
+    pub(super) fn is_program(&self) -> bool {
+        self.program.is_some() && !self.is_stranger
+    }
+
     pub(super) fn note_return(&mut self, key: Key, is_proven: bool) {
         self.filters = Filters::at_return(self.pid);
         if is_proven {

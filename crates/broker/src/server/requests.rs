@@ -44,7 +44,9 @@ impl Broker {
     fn is_for_strangers(&self, request: &Request) -> bool {
         match request {
             Request::Join { .. } => true,
-            Request::Hello { .. } | Request::Serve { key: Some(_), .. } => self.succession.is_some(),
+            Request::Hello { .. } => self.succession.is_some(),
+            // Without a queue there is nothing to prove.
+            Request::Serve { key: Some(_), queues } => self.succession.is_some() && !queues.is_empty(),
             _ => false,
         }
     }

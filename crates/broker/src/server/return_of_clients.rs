@@ -85,7 +85,7 @@ impl Broker {
         }
         if let Some(connection) = self.connections.get_mut(&client) {
             connection.note_return(key, !queues.is_empty());
-            connection.is_stranger &= queues.is_empty();
+            connection.is_stranger = false;
         }
         self.bring_up_to_date(client, queues, &lost, now);
         self.show(client);

@@ -89,7 +89,7 @@ impl Broker {
     pub(super) fn ask_for_reports(&mut self, now: Instant) {
         let silent: Vec<ClientId> =
             self.connections.iter().filter(|it| self.is_left_alone(*it.0, it.1)).map(|it| *it.0).collect();
-        let known = self.connections.iter_mut().filter(|(_, connection)| connection.program.is_some());
+        let known = self.connections.iter_mut().filter(|(_, connection)| connection.is_program());
         known.for_each(|(client, connection)| connection.is_asked = !silent.contains(client));
         self.tell_all(&News::ReportStatus, now);
     }
@@ -111,7 +111,7 @@ impl Broker {
             is_doubted: port.spread.is_doubted(),
             counters: port.open.as_ref().map(|open| open.path.counters()).unwrap_or_default(),
         });
-        let programs = self.connections.iter();
+        let programs = self.connections.iter().filter(|(_, connection)| connection.is_program());
         let programs =
             programs.filter_map(|(client, connection)| self.program_status(*client, connection, now));
         StatusReport { interfaces: interfaces.collect(), programs: programs.collect() }

@@ -159,10 +159,16 @@ fn children_of_a_program_whose_run_was_killed_are_programs_too() {
     let socket = Theirs::new(any, 0, &broker.helpers);
     let mut program = Connection::new(socket, None, (parent, 0), Key([0; 2]), broker.families.own());
     program.program = Some("a server that forks".to_owned());
+    program.is_stranger = true;
     broker.connections.insert(crate::registry::ClientId(1000), program);
+    let _child_of_a_stranger = connect_to(&broker);
+    broker.accept(clock::Instant::ZERO);
+    assert_eq!(admitted(&broker), [true, true], "whatever a stranger says that it is");
+
+    broker.connections.get_mut(&crate::registry::ClientId(1000)).unwrap().is_stranger = false;
     let _child = connect_to(&broker);
     broker.accept(clock::Instant::ZERO);
-    assert_eq!(admitted(&broker), [true, false]);
+    assert_eq!(admitted(&broker), [true, true, false]);
 }
 
 #[test]

@@ -278,6 +278,12 @@ fn who_is_another_user_by_now_comes_back_by_its_key_and_a_stranger_gets_nothing(
     if !rustix::process::geteuid().is_root() {
         return lab::skip("needs root to change users");
     }
+    strangers_ask(Request::Queues { wanted: true });
+    strangers_ask(Request::Serve { queues: Vec::new(), key: Some(Key([1, 2])) });
+}
+
+/// While the client of a killed broker comes back as another user, a stranger of that user asks this.
+fn strangers_ask(request: Request) {
     let maps = Maps::default();
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     let (name, mut client, _) = left_alone(&maps, &listener);
@@ -291,15 +297,15 @@ fn who_is_another_user_by_now_comes_back_by_its_key_and_a_stranger_gets_nothing(
             connect(&stranger, &address).unwrap();
             say(&stranger, &hello());
             assert!(hears(&stranger).contains("welcome"));
-            say(&stranger, &ask(Request::Queues { wanted: true }));
+            say(&stranger, &ask(request));
             let later = hears(&stranger);
             await_return(&mut client);
             later
         })
     });
     assert_eq!(later, "", "the connection ends");
-    let known = *next.connections.keys().next().unwrap();
-    assert!(next.registry.queues_of(known, 0).contains(0));
+    let (known, back) = next.connections.iter().next().unwrap();
+    assert!(back.is_program() && next.registry.queues_of(*known, 0).contains(0));
 }
 
 #[test]
