@@ -67,6 +67,7 @@ mod line_table;
 mod lines;
 mod load;
 mod notify;
+mod online_signing;
 mod options;
 mod orders;
 mod parents;

@@ -7,17 +7,16 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use dns_auth::compile::{compile, compile_changed, compile_views, compile_with_lines};
-use dns_auth::{LineData, OnlineSet, ServedZone, SignFailure, SignOnline, SignSets};
+use dns_auth::{LineData, ServedZone, SignFailure, SignSets};
 use dns_message::is_older;
 use dns_sign::{
-    Active, Algorithm, DenialBy, Due, Key, KeySet, Lifetimes, Lost, OnlineKeys, Role, Signed, Signer, State,
-    Times, differing,
+    Active, Algorithm, DenialBy, Due, Key, KeySet, Lifetimes, Lost, Role, Signed, Signer, State, Times,
+    differing,
 };
 use dns_token::KeyUri;
 use dns_transfer::Difference;
@@ -26,6 +25,7 @@ use dns_zone::Zone;
 use dns_zone::text::ZoneTextErrors;
 
 use super::config::ZoneSpec;
+use super::online_signing::{Online, OnlineSigner};
 use super::serial::{stayed, went_back};
 use super::transfers::unix_time;
 use super::version::Version;
@@ -107,62 +107,6 @@ struct ViewSigner {
     keys: Arc<KeySet>,
     made: Arc<Made>,
     failure: Mutex<Option<SignFailure>>,
-}
-
-/// The keys by which a zone that is denied compactly is signed for one answer. What they need is found out once for all versions that they sign.
-#[derive(Debug)]
-struct Online {
-    keys: OnlineKeys,
-    cost: Duration,
-}
-
-impl Online {
-    /// Signatures of which the fastest says what one costs: others may have waited for a processor.
-    const PROBES: usize = 4;
-
-    /// Those of a zone, if it is denied so.
-    fn of(denial: DenialBy, origin: Name<'_>, keys: &KeySet) -> anyhow::Result<Option<Arc<Online>>> {
-        if denial != DenialBy::Compact {
-            return Ok(None);
-        }
-        let (now, keys) = (unix_time(), OnlineKeys::new(origin, &active(keys)?)?);
-        let mut cost = Duration::MAX;
-        for _ in 0..Online::PROBES {
-            let began = Instant::now();
-            keys.sign(origin, Rtype::NSEC, 0, &[b"\0"], now).context("a key could not sign")?;
-            cost = cost.min(began.elapsed());
-        }
-        Ok(Some(Arc::new(Online { keys, cost })))
-    }
-}
-
-/// Signs for one answer of a version.
-#[derive(Debug)]
-struct OnlineSigner {
-    id: u64,
-    online: Arc<Online>,
-}
-
-impl OnlineSigner {
-    fn of_next_version(online: &Arc<Online>) -> Arc<dyn SignOnline> {
-        static VERSIONS: AtomicU64 = AtomicU64::new(0);
-        let id = VERSIONS.fetch_add(1, Ordering::Relaxed);
-        Arc::new(OnlineSigner { id, online: Arc::clone(online) })
-    }
-}
-
-impl SignOnline for OnlineSigner {
-    fn id(&self) -> u64 {
-        self.id
-    }
-
-    fn cost(&self) -> clock::Duration {
-        self.online.cost.into()
-    }
-
-    fn sign(&self, set: &OnlineSet<'_>) -> Option<Vec<Vec<u8>>> {
-        self.online.keys.sign(set.owner, set.rtype, set.ttl, set.records, unix_time())
-    }
 }
 
 /// As far as signatures are good that cannot be made anew now: until they expire.
@@ -567,7 +511,7 @@ impl Next {
 }
 
 /// What keys are for by now. Their time may be another one than that of signatures, which have to be good for those whose clocks are right.
-fn active(keys: &KeySet) -> anyhow::Result<Active<'_>> {
+pub(super) fn active(keys: &KeySet) -> anyhow::Result<Active<'_>> {
     Ok(keys.at(key_clock::now(keys))?)
 }
 
@@ -969,7 +913,7 @@ fn keys_for(origin: Name<'_>, spec: &ZoneSpec, was_signed: bool) -> anyhow::Resu
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use dns_sign::{KeyFiles, RemoteSigner};
 
