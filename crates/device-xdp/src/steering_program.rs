@@ -232,8 +232,8 @@ impl SteeringProgram {
         self.kernel_flows.contains(flow, table)
     }
 
-    /// Whether a segment of this connection came by a queue on which its claim does not hold, under [`ClaimTerms::kernel_none`], since this was
-    /// asked last. The program remembers the latest such connections.
+    /// Whether a segment of this connection, which is not the kernel's, came by a queue on which its claim does not hold, since this was asked
+    /// last. The program remembers the latest such connections.
     pub fn take_misdirected(&mut self, flow: Flow) -> Result<bool, XdpError> {
         match self.misdirected.remove(&flow.key()) {
             Ok(()) => Ok(true),

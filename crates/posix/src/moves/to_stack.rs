@@ -37,6 +37,10 @@ enum NotBegun {
     InUse,
 }
 
+impl NotBegun {
+    const NO_PORT: NotBegun = NotBegun::ForKernel(MadeBecause::NoPort);
+}
+
 /// Which options of a socket let others bind to its port, if they have them, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sharing([Option<i32>; 2]);
@@ -102,9 +106,8 @@ impl State {
         way: &Way,
         now: Instant,
     ) -> Result<(), NotBegun> {
-        const GONE: NotBegun = NotBegun::ForKernel(MadeBecause::NoPort);
         // As the program left them: binding changes some.
-        let (options, settings) = self.sockets.get(id).ok_or(GONE)?.options_of_shadow();
+        let (options, settings) = self.sockets.get(id).ok_or(NotBegun::NO_PORT)?.options_of_shadow();
         let local = SocketAddr::new(way.local, 0);
         let (hop, options) = (way.hop, Arc::new(options));
         let mut connect = Connect { local, remote, is_bound: false, hop, options, data: &[] };
@@ -115,8 +118,8 @@ impl State {
         if matches!(way.answers, Answers::From(_)) {
             self.queue.home_ports.on_begun(id, connection, now);
         }
-        self.queue.stack().ok_or(GONE)?.set_token(connection, id.to_bits());
-        let socket = self.sockets.get_mut(id).ok_or(GONE)?;
+        self.queue.stack().ok_or(NotBegun::NO_PORT)?.set_token(connection, id.to_bits());
+        let socket = self.sockets.get_mut(id).ok_or(NotBegun::NO_PORT)?;
         socket.receive_timeout = settings.receive_timeout();
         socket.send_timeout = settings.send_timeout();
         socket.settings = settings;
@@ -163,11 +166,10 @@ impl State {
         (way, settings): (&Way, &Settings),
         now: Instant,
     ) -> Result<(ConnectionId, ClaimId), NotBegun> {
-        const NO_PORT: NotBegun = NotBegun::ForKernel(MadeBecause::NoPort);
-        let fd = self.sockets.get(id).ok_or(NO_PORT)?.fd();
+        let fd = self.sockets.get(id).ok_or(NotBegun::NO_PORT)?.fd();
         let sharing = Sharing::of(settings);
         if sharing.is_any() && self.has_port_of_its_own(id) {
-            let bound = local_of(fd).ok_or(NO_PORT)?;
+            let bound = local_of(fd).ok_or(NotBegun::NO_PORT)?;
             let ip = if bound.ip().is_unspecified() { connect.local.ip() } else { bound.ip() };
             let local = SocketAddr::new(ip, bound.port());
             let is_taken =
@@ -203,8 +205,7 @@ impl State {
         way: &Way,
         now: Instant,
     ) -> Result<(ConnectionId, ClaimId), NotBegun> {
-        const NO_PORT: NotBegun = NotBegun::ForKernel(MadeBecause::NoPort);
-        let fd = self.sockets.get(id).ok_or(NO_PORT)?.fd();
+        let fd = self.sockets.get(id).ok_or(NotBegun::NO_PORT)?.fd();
         let bound = match &way.answers {
             Answers::From(home) => self.bind_to_home_port(id, connect, (way.hop.link, home)),
             Answers::Ours | Answers::Anybodys => self.bind_for_stack(id, connect.local.ip()),
@@ -212,10 +213,10 @@ impl State {
         if bound.is_none() && matches!(way.answers, Answers::From(_)) {
             self.queue.home_ports.counts().kernel += 1;
         }
-        let is_chosen = bound.ok_or(NO_PORT)?;
-        connect.local = local_of(fd).ok_or(NO_PORT)?;
+        let is_chosen = bound.ok_or(NotBegun::NO_PORT)?;
+        connect.local = local_of(fd).ok_or(NotBegun::NO_PORT)?;
         connect.is_bound = !is_chosen;
-        let claim = self.claim_port(fd).ok_or(NO_PORT)?;
+        let claim = self.claim_port(fd).ok_or(NotBegun::NO_PORT)?;
         match self.queue.stack().map(|stack| stack.tcp_connect(connect, now)) {
             Some(Ok(connection)) => {
                 if is_chosen {
@@ -226,7 +227,7 @@ impl State {
             refused => {
                 self.release_claim(Some(claim));
                 let is_in_use = !is_chosen && refused == Some(Err(ConnectError::InUse));
-                Err(if is_in_use { NotBegun::InUse } else { NO_PORT })
+                Err(if is_in_use { NotBegun::InUse } else { NotBegun::NO_PORT })
             }
         }
     }

@@ -36,6 +36,16 @@ fn connect_and_close(pair: &Pair, listener: RawFd, address: SocketAddr) -> u16 {
     port
 }
 
+/// Both processes close a connection, the right one first, which then connects anew: from which port.
+fn next_port(pair: &Pair, (left, right): (RawFd, RawFd), listener: RawFd, address: SocketAddr) -> u16 {
+    pair.right.shut_down(right);
+    pair.settle();
+    pair.left.shut_down(left);
+    rest(pair);
+    let (_, next) = connect(pair, listener, address);
+    port_of(pair, next)
+}
+
 /// Lets ports rest for long enough, from when it is noticed that their connections are over.
 fn rest(pair: &Pair) {
     pair.settle();
@@ -166,12 +176,8 @@ fn a_port_in_our_own_time_wait_is_used_again_too() {
     let (listener, address) = pair.listen();
     let (left, right) = connect(&pair, listener, address);
     let first = port_of(&pair, right);
-    pair.right.shut_down(right);
-    pair.settle();
-    pair.left.shut_down(left);
-    rest(&pair);
-    let (_, second) = connect(&pair, listener, address);
-    assert_eq!((port_of(&pair, second), claims(&pair)), (first, (1, 1)));
+    assert_eq!(next_port(&pair, (left, right), listener, address), first);
+    assert_eq!(claims(&pair), (1, 1));
 }
 
 #[test]
@@ -216,12 +222,7 @@ fn a_socket_that_may_share_its_port_and_has_none_gets_one_of_its_own() {
         assert_eq!((at_kernel(option), pair.right.option(right, libc::SOL_SOCKET, option)), (0, 1));
     }
     let first = port_of(&pair, right);
-    pair.right.shut_down(right);
-    pair.settle();
-    pair.left.shut_down(left);
-    rest(&pair);
-    let (_, second) = connect(&pair, listener, address);
-    assert_eq!(port_of(&pair, second), first, "it rests like others");
+    assert_eq!(next_port(&pair, (left, right), listener, address), first, "it rests like others");
 }
 
 /// The kernel may have connections at that port, and these have to be known before it is taken.
