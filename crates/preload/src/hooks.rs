@@ -42,7 +42,7 @@ use super::*;
 hooks! {
     // Connections come about.
     [socket](domain: c_int, kind: c_int, protocol: c_int) -> c_int
-        { then |fd| if fd >= 0 { told::on_socket(fd, domain, kind, protocol) } }
+        { if active() => sockets::socket(domain, kind, protocol), then |fd| if fd >= 0 { told::on_socket(fd, domain, kind, protocol) } }
     [bind](fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int
         { if ours(fd) && !address.is_null() => sockets::may_bind(fd, address, len), then |result| if result == 0 && ours(fd) { told::on_bind(fd) } }
     [bindresvport](fd: c_int, address: *mut sockaddr) -> c_int

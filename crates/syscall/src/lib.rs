@@ -29,8 +29,8 @@ pub use socket::{
     setsockopt, shutdown, socket, socketpair,
 };
 pub use thread::{
-    descriptor_limit, futex_wait, futex_wait_within, futex_wake, has_thread, kill, parent_id, process_id,
-    processor, processor_time, set_signal_mask, thread_id, thread_local_len,
+    descriptor_limit, effective_user, futex_wait, futex_wait_within, futex_wake, has_thread, kill, parent_id,
+    process_id, processor, processor_time, set_signal_mask, thread_id, thread_local_len,
 };
 
 /// What a system call returned, as `io::Result`.

@@ -14,6 +14,12 @@ pub fn process_id() -> i32 {
     unsafe { raw!(libc::SYS_getpid) as i32 }
 }
 
+/// geteuid(2), of this thread.
+pub fn effective_user() -> u32 {
+    // SAFETY: no memory is involved.
+    unsafe { raw!(libc::SYS_geteuid) as u32 }
+}
+
 /// gettid(2).
 pub fn thread_id() -> i32 {
     // SAFETY: no memory is involved.

@@ -11,6 +11,7 @@ use crate::errno::fail;
 use crate::ids::SocketId;
 use crate::process::{Process, State};
 use crate::request::Verdict;
+use crate::socket::touched::Touched;
 use crate::socket::{Place, Role};
 use crate::wait::{On, Waiting};
 
@@ -28,6 +29,7 @@ impl Process {
             _ => state,
         };
         let now = self.now();
+        state.keep_as_spare(fd, now);
         state.close_descriptor(fd, now);
         state.hear_if_due(now);
         state.queue.leave(now);
@@ -130,6 +132,21 @@ impl Process {
 }
 
 impl State {
+    /// `fd` is about to be closed: the next connection may have the kernel's socket behind it, if nothing was ever done with it that anybody
+    /// could notice.
+    fn keep_as_spare(&mut self, fd: RawFd, now: Instant) {
+        let Some(socket) = self.socket_of(fd).and_then(|id| self.sockets.get(id)) else { return };
+        if !socket.has_pristine_shadow() {
+            return;
+        }
+        let (kind, touched) = ((socket.domain, socket.nonblocking), socket.touched);
+        if touched
+            .restore(|level, option| syscall::setsockopt(fd, level, option, &0i32.to_ne_bytes()).is_ok())
+        {
+            self.queue.spare_sockets.keep(self.table, fd, kind, now);
+        }
+    }
+
     /// A listener of the stack's becomes a socket that does not listen.
     pub(crate) fn listen_no_more(&mut self, id: SocketId, now: Instant) {
         if self.sockets.get(id).is_none_or(|socket| socket.claim.is_none()) {
@@ -138,6 +155,7 @@ impl State {
         self.close_listener(id, now);
         if let Some(socket) = self.sockets.get_mut(id) {
             socket.role = Role::Stream(Place::Kernel);
+            socket.touched = Touched::ANY; // listen(2) may have given it a port.
         }
         self.raise(id, crate::socket::READABLE);
     }

@@ -33,6 +33,7 @@ impl Process {
         }
         let now = self.now();
         state.queue.flush(now);
+        state.queue.spare_sockets.clear();
         state.tie_cords();
         hold(Some(state));
     }
@@ -119,6 +120,7 @@ impl Process {
         let now = self.now();
         state.move_all(None); // Those that the program has closed.
         state.give_queues_back(now);
+        state.queue.spare_sockets.end();
         state.leave_broker();
         let is_over = !state.sockets.iter().any(|(_, socket)| outlives_stack(socket));
         drop(state);

@@ -71,7 +71,12 @@ pub fn on_received(fd: RawFd) {
     with(|process| process.on_received(fd));
 }
 
-/// socket(2) returned `fd`.
+/// socket(2).
+pub fn socket(domain: i32, kind: i32, protocol: i32) -> Verdict<RawFd> {
+    global::process().map_or(Verdict::Kernel, |process| process.socket(domain, kind, protocol))
+}
+
+/// After [`Verdict::Kernel`]: socket(2) returned `fd`.
 pub fn on_socket(fd: RawFd, domain: i32, kind: i32, protocol: i32) {
     with(|process| process.on_socket(fd, domain, kind, protocol));
 }
@@ -236,6 +241,11 @@ pub fn before_confinement() -> bool {
 /// why.
 pub fn before_unshare() {
     with(Process::dismiss_watchdog);
+}
+
+/// About to call unshare(2) or setns(2) so that this thread may be in another network namespace: what sockets are kept belong to this one.
+pub fn before_other_network() {
+    with(Process::end_spare_sockets);
 }
 
 /// The main thread is about to end, and others go on: the process ends with the last of them.

@@ -14,10 +14,32 @@ use crate::socket::udp::UdpRole;
 use crate::socket::usage::Sleeps;
 use crate::socket::{Place, Role, Socket, kernel_only};
 
+/// What kind of socket it is, without the flags.
+const KIND: i32 = 0xf;
+
 impl Process {
+    /// socket(2): one that was kept of a connection that is over.
+    pub(crate) fn socket(&self, domain: i32, kind: i32, protocol: i32) -> Verdict<RawFd> {
+        let is_tcp = matches!(protocol, 0 | libc::IPPROTO_TCP) && kind & KIND == libc::SOCK_STREAM;
+        let flags = kind & !KIND;
+        if !is_tcp || flags & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) != 0 {
+            return Verdict::Kernel;
+        }
+        let now = self.now();
+        let mut state = self.lock();
+        let Some(fd) = state.queue.spare_sockets.take(domain, flags, now) else { return Verdict::Kernel };
+        state.forget_stale(fd);
+        state.enter_made(fd, Role::Stream(Place::Kernel), domain, kind);
+        Verdict::Done(Ok(fd))
+    }
+
+    /// A thread may be in another network namespace from now on.
+    pub(crate) fn end_spare_sockets(&self) {
+        self.lock().queue.spare_sockets.end();
+    }
+
     /// socket(2) returned `fd`.
     pub(crate) fn on_socket(&self, fd: RawFd, domain: i32, kind: i32, protocol: i32) {
-        const KIND: i32 = 0xf;
         let role = match (domain, kind & KIND, protocol) {
             (libc::AF_INET | libc::AF_INET6, libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => {
                 Some(Role::Stream(Place::Kernel))
@@ -33,15 +55,7 @@ impl Process {
         let mut state = self.lock();
         state.forget_stale(fd);
         if let Some(role) = role {
-            let may_survive_exec = kind & libc::SOCK_CLOEXEC == 0;
-            let nonblocking = kind & libc::SOCK_NONBLOCK != 0;
-            let socket = Socket {
-                touched: Touched::NONE,
-                may_survive_exec,
-                nonblocking,
-                ..Socket::new(role, domain, fd)
-            };
-            state.insert(socket);
+            state.enter_made(fd, role, domain, kind);
         }
     }
 
@@ -86,6 +100,16 @@ fn has_peer(fd: RawFd) -> bool {
 }
 
 impl State {
+    /// Enters a socket that was just made with the flags of `kind`.
+    fn enter_made(&mut self, fd: RawFd, role: Role, domain: i32, kind: i32) {
+        self.insert(Socket {
+            touched: Touched::NONE,
+            may_survive_exec: kind & libc::SOCK_CLOEXEC == 0,
+            nonblocking: kind & libc::SOCK_NONBLOCK != 0,
+            ..Socket::new(role, domain, fd)
+        });
+    }
+
     /// Enters a socket that another process has made, if `fd` is a listener, a bound UDP socket, or a TCP socket without a peer, which may
     /// still listen.
     fn enter_received(&mut self, fd: RawFd) {

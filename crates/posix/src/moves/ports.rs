@@ -40,6 +40,7 @@ impl State {
 
     /// Has the ports rest whose connections are over by now, or gives them back, and those that have rested for long.
     pub(crate) fn release_ports(&mut self, now: Instant) {
+        self.queue.spare_sockets.expire(now);
         if now < self.queue.ports_looked_at + LOOK_EVERY {
             return;
         }

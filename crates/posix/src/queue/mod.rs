@@ -8,6 +8,7 @@ pub(crate) mod ports;
 mod resting_ports;
 mod runtime;
 mod source_ports;
+mod spare_sockets;
 pub(crate) mod stalls;
 mod state;
 

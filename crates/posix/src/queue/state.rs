@@ -12,6 +12,7 @@ use super::ports::{self, KeptPort};
 use super::resting_ports::RestingPorts;
 use super::runtime::Runtime;
 use super::source_ports::HomePortTables;
+use super::spare_sockets::SpareSockets;
 use super::stalls::Stalls;
 use crate::batch;
 use crate::ids::SocketId;
@@ -32,6 +33,8 @@ pub(crate) struct Queue {
     /// Ports that the next connections leave from.
     pub(crate) resting_ports: RestingPorts,
     pub(crate) ports_looked_at: Instant,
+    /// What the next connections have behind their descriptors.
+    pub(crate) spare_sockets: SpareSockets,
     /// Ports to connect from where only some of an interface's queues are ours.
     pub(crate) home_ports: HomePortTables,
     /// Connections that wait for their way.
@@ -142,7 +145,8 @@ impl Queue {
         self.runtime.as_ref()?;
         let ports = ports::due(&self.resting_ports, &self.kept_ports, self.ports_looked_at);
         let (unanswered, untold) = (self.home_ports.due(), self.awaited_routes.due());
-        let times = [self.stalls.look_at, ended::due(&self.ended), ports, unanswered, untold];
+        let spare = self.spare_sockets.expiry();
+        let times = [self.stalls.look_at, ended::due(&self.ended), ports, unanswered, untold, spare];
         times.into_iter().flatten().min()
     }
 }

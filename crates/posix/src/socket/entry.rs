@@ -144,6 +144,19 @@ impl Socket {
         }
     }
 
+    /// Whether its connection did nothing with the kernel's socket behind its only descriptor, and nobody else has that.
+    pub(crate) fn has_pristine_shadow(&self) -> bool {
+        matches!(self.role, Role::Stream(Place::Stack(_)))
+            && !self.is_placeholder
+            && !self.is_common
+            && self.bound_before.is_none()
+            && !self.touched.may_be_named()
+            && self.kernel_only.is_none()
+            && self.rare.is_none()
+            && self.dups.is_empty()
+            && !self.callers.has_others()
+    }
+
     /// What few sockets have, made if need be.
     pub(crate) fn rare(&mut self) -> &mut Rare {
         self.rare.get_or_insert_default()

@@ -49,6 +49,15 @@ impl Touched {
         self == Touched::ANY || bit_of(level, option).is_some_and(|bit| self.0 & bit != 0)
     }
 
+    /// Has those that were set cleared by `clear`, if that makes the socket as good as new; false otherwise.
+    pub(crate) fn restore(self, mut clear: impl FnMut(i32, i32) -> bool) -> bool {
+        // What may be cleared by a zero.
+        const SWITCHES: usize = 3;
+        let switches = (1 << SWITCHES) - 1;
+        let mut set = PLAIN[..SWITCHES].iter().filter(|(level, option)| self.has(*level, *option));
+        self.0 & !switches == 0 && set.all(|(level, option)| clear(*level, *option))
+    }
+
     /// Whether only options were set, if any, that change nothing but themselves.
     pub(crate) fn is_plain(self) -> bool {
         self != Touched::ANY
@@ -74,6 +83,23 @@ mod tests {
         assert!(!touched.has(libc::SOL_TCP, libc::TCP_CORK) && !touched.has(libc::SOL_IP, libc::IP_TOS));
         touched.note(libc::SOL_IP, libc::IP_TOS);
         assert!(!touched.is_plain() && touched.has(libc::SOL_SOCKET, libc::SO_PRIORITY), "it sets that too");
+    }
+
+    #[test]
+    fn only_switches_are_cleared() {
+        let mut touched = Touched::NONE;
+        touched.note(libc::SOL_TCP, libc::TCP_NODELAY);
+        touched.note(libc::SOL_SOCKET, libc::SO_KEEPALIVE);
+        let mut cleared = Vec::new();
+        assert!(touched.restore(|level, option| {
+            cleared.push((level, option));
+            true
+        }));
+        assert_eq!(cleared, [(libc::SOL_TCP, libc::TCP_NODELAY), (libc::SOL_SOCKET, libc::SO_KEEPALIVE)]);
+        assert!(!touched.restore(|_, _| false), "the kernel refuses");
+        touched.note(libc::SOL_SOCKET, libc::SO_LINGER);
+        assert!(!touched.restore(|_, _| true), "a time is no switch");
+        assert!(!Touched::ANY.restore(|_, _| true));
     }
 
     #[test]

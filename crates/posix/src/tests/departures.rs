@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::RawFd;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use ::clock::Duration;
@@ -10,6 +11,7 @@ use super::{Pair, RIGHT};
 use crate::address::{decode, encode, local_of};
 use crate::errno::Errno;
 use crate::request::Verdict;
+use crate::socket::udp_messages::udp_int;
 
 /// Longer than it takes until it is looked which connections are over.
 const NOTICED: Duration = Duration::from_millis(25);
@@ -313,4 +315,81 @@ fn the_kernel_connects_where_the_broker_does_not_tell_the_way() {
     pair.others_of_right.looking.store(false, Ordering::Relaxed);
     pair.settle();
     assert_eq!(pair.right.lock().left_to_kernel.made(), 1, "the answer comes too late");
+}
+
+/// The right process connects from a port that rests, and closes: the kernel's socket behind its descriptor was not used.
+fn leave_spare(
+    pair: &Pair,
+    (listener, address): (RawFd, SocketAddr),
+    before: impl Fn(RawFd),
+    after: impl Fn(),
+) -> PathBuf {
+    connect_and_close(pair, listener, address);
+    while spare(pair).is_some() {}
+    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    before(right);
+    let (left, right) = finish_connecting(pair, right, listener, address);
+    let kernel_socket = behind(right);
+    after();
+    pair.left.shut_down(left);
+    pair.settle();
+    pair.right.shut_down(right);
+    kernel_socket
+}
+
+/// What is behind a descriptor.
+fn behind(fd: RawFd) -> PathBuf {
+    std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap()
+}
+
+/// socket(2) in the right process, if there is a spare one.
+fn spare(pair: &Pair) -> Option<RawFd> {
+    match pair.right.socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0) {
+        Verdict::Done(fd) => Some(fd.unwrap()),
+        Verdict::Kernel => None,
+    }
+}
+
+/// Sets an option to 1 in the right process, and at the kernel.
+fn set(pair: &Pair, fd: RawFd, level: i32, option: i32) {
+    if let Verdict::Kernel = pair.right.setsockopt(fd, level, option, &1i32.to_ne_bytes()) {
+        syscall::setsockopt(fd, level, option, &1i32.to_ne_bytes()).unwrap();
+    }
+}
+
+#[test]
+fn an_unused_kernel_socket_is_the_next_connections_and_as_good_as_new() {
+    let pair = held();
+    let (listener, address) = pair.listen();
+    let set_no_delay = |right| {
+        set(&pair, right, libc::SOL_TCP, libc::TCP_NODELAY);
+        assert_eq!(udp_int(right, libc::SOL_TCP, libc::TCP_NODELAY), Some(1));
+    };
+    let kernel_socket = leave_spare(&pair, (listener, address), set_no_delay, || ());
+    let right = spare(&pair).expect("it was kept");
+    assert_eq!((behind(right), spare(&pair)), (kernel_socket, None));
+    assert_eq!(udp_int(right, libc::SOL_TCP, libc::TCP_NODELAY), Some(0));
+    rest(&pair);
+    let (left, right) = finish_connecting(&pair, right, listener, address);
+    pair.right.send_all(right, b"new").unwrap();
+    pair.settle();
+    assert_eq!(pair.left.recv(left, &mut [0; 8], 0), Ok(3));
+}
+
+#[test]
+fn a_kernel_socket_of_which_others_may_know_is_not_used_again() {
+    let pair = held();
+    let heard = pair.listen();
+    connect_and_close(&pair, heard.0, heard.1);
+    assert_eq!(spare(&pair), None, "it was bound, as its port did not rest yet");
+
+    leave_spare(&pair, heard, |right| set(&pair, right, libc::SOL_IP, libc::IP_TOS), || ());
+    assert_eq!(spare(&pair), None, "its options are not those of a new one");
+
+    leave_spare(&pair, heard, |_| (), || drop(pair.right.lock().bear()));
+    assert_eq!(spare(&pair), None, "a child has it, too");
+
+    leave_spare(&pair, heard, |_| (), || ());
+    pair.right.end_spare_sockets();
+    assert_eq!(spare(&pair), None, "it may be of another network namespace");
 }

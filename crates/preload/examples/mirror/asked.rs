@@ -24,6 +24,8 @@ pub(crate) fn is_ours(fd: RawFd) -> bool {
 
 pub(crate) fn before_unshare() {}
 
+pub(crate) fn before_other_network() {}
+
 pub(crate) fn before_main_thread_ends() {}
 
 pub(crate) fn before_confinement() -> bool {
@@ -45,6 +47,10 @@ fn is_socket(fd: RawFd) -> bool {
 }
 
 pub(crate) fn on_received(_fd: RawFd) {}
+
+pub(crate) fn socket(_domain: i32, _kind: i32, _protocol: i32) -> Verdict<RawFd> {
+    Verdict::Kernel
+}
 
 pub(crate) fn on_socket(_fd: RawFd, _domain: i32, _kind: i32, _protocol: i32) {}
 

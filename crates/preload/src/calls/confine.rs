@@ -55,6 +55,9 @@ pub(crate) fn unshare<T>(flags: c_int) -> Asked<T> {
     if flags & UNSHARED_ALONE != 0 {
         asked::before_unshare();
     }
+    if flags & libc::CLONE_NEWNET != 0 {
+        asked::before_other_network();
+    }
     Ok(Verdict::Kernel)
 }
 
@@ -62,6 +65,9 @@ pub(crate) fn unshare<T>(flags: c_int) -> Asked<T> {
 pub(crate) fn setns<T>(kind: c_int) -> Asked<T> {
     if kind == 0 || kind & ENTERED_ALONE != 0 {
         asked::before_unshare();
+    }
+    if kind == 0 || kind & libc::CLONE_NEWNET != 0 {
+        asked::before_other_network();
     }
     Ok(Verdict::Kernel)
 }

@@ -11,6 +11,10 @@ use crate::answer::Asked;
 use crate::hooks::next;
 use crate::memory::{self, NameRoom};
 
+pub(crate) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> Asked<c_int> {
+    Ok(asked::socket(domain, kind, protocol))
+}
+
 /// # Safety
 /// As accept4(2).
 pub(crate) unsafe fn accept(
