@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST};
 use netlink_sys::{Socket, SocketAddr as NetlinkAddress, protocols::NETLINK_SOCK_DIAG};
 use steering::Transport;
 
 use crate::monitor::split_message;
 
-/// SOCK_DIAG_BY_FAMILY (linux/sock_diag.h), NLMSG_ERROR and NLMSG_DONE (linux/netlink.h).
+/// SOCK_DIAG_BY_FAMILY, SOCK_DESTROY (linux/sock_diag.h), NLMSG_ERROR and NLMSG_DONE (linux/netlink.h).
 const BY_FAMILY: u16 = 20;
+const DESTROY: u16 = 21;
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
 
@@ -90,16 +91,33 @@ pub fn tcp_listener_for(local: SocketAddr) -> io::Result<Option<KernelSocket>> {
 /// How many sequence numbers of the peer's the kernel has received on a connection of TCP, of which the FIN is one; `None` if it has no such connection. It looks
 /// nowhere but there.
 pub fn tcp_received(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<u64>> {
-    let family = FAMILIES[usize::from(local.is_ipv6())];
-    let mut request = request(family, Transport::Tcp.number(), ALL, local.port());
+    let mut request = of_connection(local, remote);
     request[EXTENSIONS_AT] = 1 << (INFO - 1);
-    request[26..28].copy_from_slice(&remote.port().to_be_bytes());
-    write_address(local.ip(), &mut request[28..44]);
-    write_address(remote.ip(), &mut request[44..60]);
     let Some(answer) = look_up(request)? else { return Ok(None) };
     // If there is none, the kernel tells of the listener.
     let is_it = read(&answer).is_some_and(|socket| socket.remote == remote);
     Ok(if is_it { bytes_received(&answer) } else { None })
+}
+
+/// Ends the TIME-WAIT of a connection of TCP that the kernel has had between these ends; returns whether it had one. A connection that there is, or a listener,
+/// is left alone. Needs `CAP_NET_ADMIN`, and a kernel with `CONFIG_INET_DIAG_DESTROY`.
+pub fn end_time_wait(local: SocketAddr, remote: SocketAddr) -> io::Result<bool> {
+    const TIME_WAIT: u8 = 6;
+    const STATE_AT: usize = 1;
+    const COOKIE: std::ops::Range<usize> = 44..52;
+    let asked = of_connection(local, remote);
+    let Some(answer) = look_up(asked)? else { return Ok(false) };
+    let is_it = answer[STATE_AT] == TIME_WAIT && read(&answer).is_some_and(|socket| socket.remote == remote);
+    if !is_it {
+        return Ok(false);
+    }
+    // With its cookie, so that nothing else is ended that has come to be there.
+    let mut request = asked;
+    request[4..6].copy_from_slice(&DESTROY.to_ne_bytes());
+    request[6..8].copy_from_slice(&(NLM_F_REQUEST | NLM_F_ACK).to_ne_bytes());
+    request[64..72].copy_from_slice(&answer[COOKIE]);
+    let ended = exchange(&request)?;
+    Ok(ended.is_some())
 }
 
 /// `tcpi_bytes_received` of the `struct tcp_info` (linux/tcp.h) among the attributes of an answer.
@@ -138,20 +156,39 @@ fn write_address(address: IpAddr, room: &mut [u8]) {
     }
 }
 
+/// A request for a connection of TCP.
+fn of_connection(local: SocketAddr, remote: SocketAddr) -> [u8; HEADER_LEN + REQUEST_LEN] {
+    let family = FAMILIES[usize::from(local.is_ipv6())];
+    let mut request = request(family, Transport::Tcp.number(), ALL, local.port());
+    request[26..28].copy_from_slice(&remote.port().to_be_bytes());
+    write_address(local.ip(), &mut request[28..44]);
+    write_address(remote.ip(), &mut request[44..60]);
+    request
+}
+
 /// Asks for one socket: the kernel's `struct inet_diag_msg` of it.
 fn look_up(mut request: [u8; HEADER_LEN + REQUEST_LEN]) -> io::Result<Option<Vec<u8>>> {
-    const NOT_FOUND: i32 = 2; // ENOENT
     request[6..8].copy_from_slice(&NLM_F_REQUEST.to_ne_bytes());
     request[64..72].copy_from_slice(&[0xff; 8]); // Whatever its cookie: INET_DIAG_NOCOOKIE.
+    exchange(&request)
+}
+
+/// What the kernel says to a request for one socket; `None` if it has none. If it has only to be done, that is nothing.
+fn exchange(request: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    const NOT_FOUND: i32 = 2; // ENOENT
+    const SUCCESS: i32 = 0;
     let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
     socket.bind_auto()?;
-    socket.send_to(&request, &NetlinkAddress::new(0, 0), 0)?;
+    socket.send_to(request, &NetlinkAddress::new(0, 0), 0)?;
     let mut answer = Vec::with_capacity(PART_MAX);
     socket.recv(&mut answer, 0)?;
     let Some((message, _)) = split_message(&answer) else { return Ok(None) };
     match u16::from_ne_bytes([message[4], message[5]]) {
-        ERROR if error(message).raw_os_error() == Some(NOT_FOUND) => Ok(None),
-        ERROR => Err(error(message)),
+        ERROR => match error(message) {
+            error if error.raw_os_error() == Some(NOT_FOUND) => Ok(None),
+            error if error.raw_os_error() == Some(SUCCESS) => Ok(Some(Vec::new())),
+            error => Err(error),
+        },
         _ => Ok(Some(message[HEADER_LEN..].to_vec())),
     }
 }
@@ -297,6 +334,26 @@ mod tests {
             let nobody = SocketAddr::new(remote.ip(), 1);
             assert_eq!(tcp_received(local, nobody).unwrap(), None, "{bound}: only its listener is there");
         }
+    }
+
+    #[test]
+    fn a_time_wait_is_ended_and_nothing_else() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut accepted, remote) = listener.accept().unwrap();
+        let local = listener.local_addr().unwrap();
+        assert!(!end_time_wait(local, remote).unwrap(), "there is a connection");
+        std::io::Write::write_all(&mut &peer, b"alive").unwrap();
+        std::io::Read::read_exact(&mut accepted, &mut [0; 5]).unwrap();
+        drop(accepted);
+        drop(peer);
+        let mut tries = std::iter::repeat_with(|| end_time_wait(local, remote).unwrap());
+        assert!(
+            tries.any(|ended| ended),
+            "who closes first is in TIME-WAIT when the other one has closed, too"
+        );
+        assert!(!end_time_wait(local, remote).unwrap(), "the listener is not it");
+        TcpStream::connect(local).expect("it is still there");
     }
 
     #[test]

@@ -28,7 +28,7 @@ const RECEIVE_BUFFER_MAX: usize = 6 << 20;
 /// Makes the kernel's socket of a connection at once: [`prepare`] and [`Prepared::start`]. For callers that keep the
 /// connection's packets from the kernel until this is called, and let them through afterwards.
 pub fn make_kernel_socket(established: Established, kind: SocketKind) -> io::Result<OwnedFd> {
-    prepare(established, kind)?.start()
+    prepare(established, kind, |_, _| ())?.start()
 }
 
 /// A connection that the kernel has and does not serve on its own yet. Dropping it removes it without a packet.
@@ -48,9 +48,15 @@ pub struct Prepared {
 /// When this returns, the kernel answers packets of the connection as its own; no packet may reach it earlier.
 /// If the peer's FIN had arrived, it is acknowledged once more.
 ///
+/// The kernel may still have an earlier connection of the same ends in TIME-WAIT, and refuse this one: then `make_way` is to end that.
+///
 /// Fails with `InvalidInput` if [`Established::check`] does, with `EADDRINUSE` or `EADDRNOTAVAIL` if the kernel has this
 /// very connection or has lost the local address, and otherwise as the system calls do.
-pub fn prepare(established: Established, kind: SocketKind) -> io::Result<Prepared> {
+pub fn prepare(
+    established: Established,
+    kind: SocketKind,
+    make_way: impl FnOnce(SocketAddr, SocketAddr),
+) -> io::Result<Prepared> {
     established.check()?;
     let [local, remote] = [established.local, established.remote].map(|end| socket_end(end, kind));
     let socket = Socket::new(local.is_ipv6(), local.ip().to_canonical().is_ipv4())?;
@@ -60,7 +66,13 @@ pub fn prepare(established: Established, kind: SocketKind) -> io::Result<Prepare
     socket.set_queue_start(Queue::Send, established.send_queue_start())?;
     let unread = established.received.len() as u32;
     socket.set_queue_start(Queue::Receive, established.received_end() - unread)?;
-    socket.connect(remote)?;
+    match socket.connect(remote) {
+        Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
+            make_way(established.local, established.remote);
+            socket.connect(remote)?;
+        }
+        connected => connected?,
+    }
     set_agreements(&socket, &established)?;
     socket.fill(Queue::Receive, &established.received)?;
     socket.fill(Queue::Send, &established.unacked)?;

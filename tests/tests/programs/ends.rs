@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 use std::thread;
@@ -420,6 +420,46 @@ fn the_peers_of_a_program_that_is_killed_are_told() {
         }
         assert_all_ended(&trial, &mut running);
     }
+}
+
+/// Also where the kernel still has an earlier connection of the same ends, which is over.
+#[test]
+fn peers_whose_ports_were_used_before_are_told_too() {
+    let Some(trial) = Trial::with_queues("echo, killed behind a TIME-WAIT", 1) else { return };
+    let ports: Vec<u16> = (0..10).map(|_| used_before(&trial)).collect();
+    let program = Program::new("echo", "python3 -c").argument(ECHO).ready(Ready::Port(7000));
+    let mut running = trial.start(&program);
+    let again = |port| trial.inside(|| connect_from(port));
+    let mut streams: Vec<TcpStream> = ports.into_iter().map(again).collect();
+    streams.iter_mut().for_each(|stream| answers(stream, "x"));
+    running.signal_program(Signal::KILL);
+    for stream in &mut streams {
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let told = stream.read(&mut [0; 9]).map_err(|error| error.kind());
+        assert!(matches!(told, Ok(0) | Err(ErrorKind::ConnectionReset)), "{told:?}");
+    }
+    assert_all_ended(&trial, &mut running);
+}
+
+/// A port from which the client has had a connection to the server's kernel, which has closed it first.
+fn used_before(trial: &Trial) -> u16 {
+    let listener = trial.lab.inside(Side::Server, || TcpListener::bind(server(7000))).unwrap();
+    let mut stream = connect(trial, server(7000)).unwrap();
+    drop(listener.accept().unwrap());
+    assert_eq!(stream.read(&mut [0; 9]).unwrap(), 0);
+    stream.local_addr().unwrap().port()
+}
+
+/// A connection to the server from this port.
+fn connect_from(port: u16) -> TcpStream {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket, sockopt::set_socket_reuseaddr};
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    set_socket_reuseaddr(&socket, true).unwrap();
+    bind(&socket, &SocketAddr::from(([0, 0, 0, 0], port))).unwrap();
+    connect(&socket, &server(7000)).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
 }
 
 #[test]

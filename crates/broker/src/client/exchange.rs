@@ -175,10 +175,17 @@ impl Client {
     ) -> Result<Option<Arrived<Answer>>, ClientError> {
         while self.open.get(&id).is_some_and(Option::is_none) {
             if !self.receive()? && (self.is_left_alone() || !self.wait_for(PollFlags::IN, deadline)?) {
-                return Ok(None);
+                return Ok(self.take_ahead(id));
             }
         }
         Ok(self.open.remove(&id).flatten())
+    }
+
+    /// The socket of a connection that has moved, though the broker has been stopped or killed before it could say so.
+    fn take_ahead(&mut self, id: u64) -> Option<Arrived<Answer>> {
+        let fds = self.ahead.remove(&id)?;
+        self.open.remove(&id);
+        Some(Arrived { message: Answer::Moved, fds })
     }
 
     /// Nobody waits for the answer to a request any more.
@@ -277,13 +284,21 @@ impl Client {
             FromBroker::Answer { id, answer } if self.on_returning(id, &answer)? => {
                 fds.into_iter().for_each(discard);
             }
-            FromBroker::Answer { id, answer } => match self.open.get_mut(&id) {
-                Some(place) => *place = Some(Arrived { message: answer, fds }),
-                None => {
-                    fds.into_iter().for_each(discard);
-                    self.on_unawaited(id, &answer)?;
+            FromBroker::Answer { id, answer } => {
+                let ahead = self.ahead.remove(&id).unwrap_or_default();
+                let fds = ahead.into_iter().chain(fds);
+                match self.open.get_mut(&id) {
+                    Some(place) => *place = Some(Arrived { message: answer, fds: fds.collect() }),
+                    None => {
+                        fds.for_each(discard);
+                        self.on_unawaited(id, &answer)?;
+                    }
                 }
-            },
+            }
+            FromBroker::Ahead { id } if self.open.contains_key(&id) => {
+                self.ahead.insert(id, fds);
+            }
+            FromBroker::Ahead { .. } => fds.into_iter().for_each(discard),
             FromBroker::News(News::QueueGranted(_)) if self.has_given_back() => {
                 fds.into_iter().for_each(discard);
             }

@@ -73,6 +73,8 @@ pub struct Client {
     inbox: Inbox,
     /// Questions with tickets that are still held.
     open: BTreeMap<u64, Option<Arrived<Answer>>>,
+    /// What came for some of them before their answers.
+    ahead: BTreeMap<u64, Vec<OwnedFd>>,
     /// Requests for whose answers nobody waits, the earliest first. When one of them is old, the broker is behind.
     unawaited: BTreeMap<u64, Unawaited>,
     /// The first of them that was refused, since that was last asked.
@@ -135,6 +137,7 @@ impl Client {
             last_id: 0,
             inbox: Inbox::new(),
             open: BTreeMap::new(),
+            ahead: BTreeMap::new(),
             unawaited: BTreeMap::new(),
             refused: None,
             unsent: VecDeque::new(),
@@ -553,6 +556,7 @@ impl Drop for Client {
             }
         }
         let answers = std::mem::take(&mut self.open).into_values().flatten();
-        answers.flat_map(|arrived| arrived.fds).for_each(discard);
+        let ahead = std::mem::take(&mut self.ahead).into_values().flatten();
+        answers.flat_map(|arrived| arrived.fds).chain(ahead).for_each(discard);
     }
 }

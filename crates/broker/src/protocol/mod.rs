@@ -31,7 +31,7 @@ pub use values::{
 };
 
 /// Said in [`Request::Hello`]; a broker of another version refuses. It counts what an older library or broker would not understand.
-pub const VERSION: u32 = 15;
+pub const VERSION: u32 = 16;
 
 /// Names the broker's socket to programs: its abstract name, without the leading zero octet.
 pub const ENVIRONMENT: &str = "SIDESTEP_BROKER";
@@ -83,6 +83,12 @@ pub enum FromBroker {
         id: u64,
         /// The answer.
         answer: Answer,
+    },
+    /// What comes beside this belongs to the answer with this number, which is yet to come. The broker has no copy of it any more by then: so what the
+    /// program closes is closed.
+    Ahead {
+        /// The request's number.
+        id: u64,
     },
     /// Something happened.
     News(News),

@@ -27,21 +27,22 @@ impl Broker {
         self.check_profile(client, purpose)?;
         let namespace = self.namespace;
         let look = move |socket: Theirs| {
-            let found = shadow::examine(&socket, transport.into(), purpose, namespace);
-            let kept = match (&found, purpose) {
-                (Ok(_), Purpose::Outgoing) => Some(socket),
-                (Ok(_), _) => {
+            let shadow = shadow::examine(&socket, transport.into(), purpose, namespace)?;
+            let kept = match purpose {
+                Purpose::Outgoing => {
+                    let holder = shadow::hold_port(&socket)?;
+                    Some(socket.replaced_by(holder))
+                }
+                _ => {
                     socket.close(); // Before the answer: then the port is the client's to give up.
                     None
                 }
-                (Err(_), _) => None,
             };
-            let found = found.map(|shadow| with_neighbours(shadow, shadow::look_around(&shadow)));
-            (found, kept)
+            Ok((with_neighbours(shadow, shadow::look_around(&shadow)), kept))
         };
-        type Found = (Result<(Shadow, Vec<(u64, Bound)>), Refusal>, Option<Theirs>);
-        let then = move |broker: &mut Broker, (found, socket): Found, now: Instant| {
-            let (shadow, neighbours) = found?;
+        type Found = Result<((Shadow, Vec<(u64, Bound)>), Option<Theirs>), Refusal>;
+        let then = move |broker: &mut Broker, found: Found, now: Instant| {
+            let ((shadow, neighbours), socket) = found?;
             let answer = broker.claim(client, (shadow, again), socket, now)?;
             if purpose != Purpose::Outgoing {
                 broker.registry.note_sockets(shadow.transport, shadow.bound.port, &neighbours);
@@ -76,7 +77,7 @@ impl Broker {
     /// Ends claims, and closes their sockets, as far as we have them: when the client hears of it, the ports are free.
     pub(super) fn release(
         &mut self,
-        (client, id): (ClientId, u64),
+        client: ClientId,
         claims: Vec<ClaimId>,
         drain: bool,
         now: Instant,
@@ -91,15 +92,11 @@ impl Broker {
         }
         let released: Vec<_> = claims.iter().map(|claim| self.registry.release(client, *claim)).collect();
         let own = claims.iter().zip(&released).filter(|(_, released)| released.is_ok());
-        let sockets: Vec<Theirs> = own.filter_map(|(claim, _)| self.kept.remove((*claim, client))).collect();
+        let holders: Vec<Theirs> = own.filter_map(|(claim, _)| self.kept.remove((*claim, client))).collect();
         // Before the kernel may give the ports to others.
         self.settle_registry(now);
-        let outcome = released.into_iter().collect::<Result<(), Refusal>>();
-        if sockets.is_empty() {
-            return done(outcome);
-        }
-        let close = move |_: &_| sockets.into_iter().for_each(Theirs::close);
-        self.set_aside((client, id), close, |_, (), _| done(outcome), now)
+        holders.into_iter().for_each(Theirs::close); // Nobody else has them, so this takes no time.
+        done(released.into_iter().collect())
     }
 
     /// The socket of a client's claim is the kernel's from now on. The client leaves it itself; the others are told, and nobody gets it any more.

@@ -138,6 +138,11 @@ impl Connection {
         self.socket.as_fd()
     }
 
+    /// The same for a helper.
+    pub(super) fn socket_again(&self) -> std::io::Result<Theirs> {
+        self.socket.try_clone()
+    }
+
     pub(super) fn answer(&mut self, id: u64, answer: Answer, fds: Vec<Passed>) -> Result<(), Fault> {
         // Whatever has no bound of its own is cut before: addresses, texts.
         let octets = encode(&FromBroker::Answer { id, answer });

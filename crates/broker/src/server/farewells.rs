@@ -19,6 +19,7 @@ use steering::Transport;
 
 use super::broker::Broker;
 use super::helpers::Theirs;
+use super::moves::make_way;
 use crate::book::read;
 use crate::protocol::Refusal;
 use crate::registry::{Bound, ClientId};
@@ -66,6 +67,7 @@ impl Broker {
                 let Some((ready, noted)) = noted else { return };
                 room -= noted;
                 for (local, remote) in ready {
+                    make_way(local, remote); // It would acknowledge what it is to reset.
                     let _ = tcp_repair::probe(local, remote); // One that cannot be told finds out itself.
                 }
             }

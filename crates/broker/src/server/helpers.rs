@@ -215,6 +215,13 @@ impl Theirs {
         Theirs { fd: Some(fd), user, helpers: Arc::clone(helpers) }
     }
 
+    /// What is kept for a client in the place of this, which is closed on this thread.
+    pub(super) fn replaced_by(self, fd: OwnedFd) -> Theirs {
+        let kept = Theirs::new(fd, self.user, &self.helpers);
+        self.close();
+        kept
+    }
+
     /// Whose it is.
     pub(super) fn user(&self) -> User {
         self.user

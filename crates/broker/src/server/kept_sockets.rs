@@ -1,4 +1,4 @@
-//! Shadows of outgoing connections: while we hold them, no other socket gets their ports.
+//! Sockets at the ports of outgoing connections, which we hold ourselves: no other socket gets the ports, whatever becomes of the shadows.
 
 use std::collections::BTreeMap;
 

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use clock::Instant;
-use control::sock_diag::tcp_connections;
+use control::sock_diag::{end_time_wait, tcp_connections};
 use rustix::fs::Uid;
 use rustix::net::sockopt::socket_cookie;
 use steering::Transport;
@@ -26,9 +26,10 @@ use super::kernel_memory::Reservation;
 use super::outcome::Outcome;
 use super::under_way::BrokerThread;
 use crate::moving::{decide, unpack};
-use crate::protocol::{Answer, Moving, Refusal};
+use crate::protocol::{Answer, FromBroker, Moving, Refusal, encode};
 use crate::registry::ClientId;
 use crate::shares::User;
+use crate::transfer::send;
 
 impl Broker {
     /// Makes the kernel's socket of a client's connection: a helper's work, as it copies all octets, and may wait for the kernel to hear
@@ -45,10 +46,12 @@ impl Broker {
         let sending = moving.unacked_len as usize + moving.unsent_len as usize;
         let octets = extra_memory(sending, moving.received_len as usize);
         let reservation = self.reserve_memory(client, octets, now)?;
+        let user = self.user_of(client);
+        let to = self.connections.get(&client).and_then(|connection| connection.socket_again().ok());
         let make = move |broker: &BrokerThread<Broker>| {
             let kind = moving.socket;
             let connection = unpack(moving, file.as_ref().map(AsFd::as_fd));
-            let prepared = connection.and_then(|connection| prepare(connection, kind));
+            let prepared = connection.and_then(|connection| prepare(connection, kind, make_way));
             // From here on its client waits, however long this takes.
             let is_ours = !offered || file.as_ref().is_some_and(decide);
             file.into_iter().for_each(Theirs::close);
@@ -61,15 +64,17 @@ impl Broker {
                 .ok_or(Refusal::NoSuchClaim)??;
             // Its packets go to the kernel by now, which may have sent something.
             let socket = prepared.start().map_err(|error| Refusal::Lost(error.to_string()))?;
-            Ok((socket, reservation))
+            make_owner(user, &socket);
+            Ok(Made { cookie: socket_cookie(&socket).ok(), unsent: send_ahead(to, id, socket), reservation })
         };
-        type Made = Result<(OwnedFd, Reservation), Refusal>;
-        let then = move |broker: &mut Broker, made: Made, now: Instant| {
-            let (socket, reservation) = made?;
-            if let Ok(cookie) = socket_cookie(&socket) {
+        let then = move |broker: &mut Broker, made: Result<Made, Refusal>, now: Instant| {
+            let Made { cookie, unsent, reservation } = made?;
+            if let Some(cookie) = cookie {
                 broker.kernel_memory.hold(cookie, ends.0.port(), reservation);
             }
-            broker.have_moved(client, ends, socket, now)
+            let unsent = unsent.map(|socket| Theirs::new(socket, user, &broker.helpers).into());
+            broker.note_move(client, ends, now);
+            Ok(Some((Answer::Moved, unsent)))
         };
         let outcome = self.set_aside((client, id), make, then, now);
         self.under_way.set_deadline(client, now + PATIENCE_TO_MOVE);
@@ -157,21 +162,6 @@ impl Broker {
         Ok(())
     }
 
-    /// Gives the socket to the client.
-    fn have_moved(
-        &mut self,
-        client: ClientId,
-        ends: (SocketAddr, SocketAddr),
-        socket: OwnedFd,
-        now: Instant,
-    ) -> Outcome {
-        let user = self.user_of(client);
-        make_owner(user, &socket);
-        let socket = Theirs::new(socket, user, &self.helpers);
-        self.note_move(client, ends, now);
-        Ok(Some((Answer::Moved, Some(socket.into()))))
-    }
-
     /// The kernel has a connection of the client's, whose packets come to it by now.
     fn note_move(&mut self, client: ClientId, ends: (SocketAddr, SocketAddr), now: Instant) {
         self.moves.insert(client, ends, now);
@@ -193,6 +183,30 @@ impl Broker {
         self.check_is_local(local)?;
         tcp_repair::deliver(local, remote, segment).map_err(not_taken)
     }
+}
+
+/// A connection that the kernel has by now.
+struct Made {
+    cookie: Option<u64>,
+    /// Its socket, if its client does not have it.
+    unsent: Option<OwnedFd>,
+    reservation: Reservation,
+}
+
+/// Sends a client the socket that the answer to its request `id` is about, and closes it here. An epoll instance tells of a file as long as anybody
+/// has it, and a connection ends with its last descriptor: what a program closes after the answer is to be closed. Where the client has no
+/// room, the socket is returned, and goes with the answer.
+fn send_ahead(to: Option<Theirs>, id: u64, socket: OwnedFd) -> Option<OwnedFd> {
+    let octets = encode(&FromBroker::Ahead { id }).ok();
+    let is_sent =
+        to.as_ref().zip(octets).is_some_and(|(to, octets)| send(to, &octets, &[socket.as_fd()]).is_ok());
+    to.into_iter().for_each(Theirs::close);
+    (!is_sent).then_some(socket)
+}
+
+/// An earlier connection of these ends that the kernel has in TIME-WAIT goes; it says what is wrong to whoever needs that.
+pub(super) fn make_way(local: SocketAddr, remote: SocketAddr) {
+    let _ = end_time_wait(local, remote); // Without it the kernel is as it was.
 }
 
 /// The socket is the user's own, as one that the program had opened: firewalls and routes look at that, as do we when a listener shares a

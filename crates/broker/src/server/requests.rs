@@ -91,7 +91,7 @@ impl Broker {
                 let socket = fd.ok_or(Refusal::NoSocket)?;
                 self.examine_shadow((client, id), (transport, purpose, again), socket, now)
             }
-            Request::Release { claims, drain } => self.release((client, id), claims, drain, now),
+            Request::Release { claims, drain } => self.release(client, claims, drain, now),
             Request::Route { remote, from } => self.route(client, id, remote, from, now),
             Request::Unanswered { local, remote } => self.on_unanswered(client, (local, remote), now),
             Request::Move { connection, offered } => {

@@ -2,11 +2,11 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use control::sock_diag::{KernelSocket, tcp_listener_for, tcp_listeners_at, udp_sockets_at};
 use rustix::io::Errno;
-use rustix::net::{self, AddressFamily, SocketAddrAny, SocketType, ipproto, sockopt};
+use rustix::net::{self, AddressFamily, SocketAddrAny, SocketFlags, SocketType, ipproto, sockopt};
 use steering::Transport;
 
 use crate::protocol::{Purpose, Refusal};
@@ -46,15 +46,45 @@ pub(super) fn examine(
     check_purpose(socket, purpose)?;
     let bound =
         Bound { scope: scope_of(socket, local), port: local.port(), device: device_of(socket, local) };
-    let shares = |answer: Result<bool, Errno>| answer.unwrap_or(true);
     Ok(Shadow {
         transport,
         purpose,
         bound,
         cookie: sockopt::socket_cookie(socket).map_err(|_| Refusal::NotThisTransport)?,
         owner: rustix::fs::fstat(socket).map_err(|_| Refusal::NoSocket)?.st_uid,
-        shares_port: shares(sockopt::socket_reuseaddr(socket)) || shares(sockopt::socket_reuseport(socket)),
+        shares_port: shares_port(socket),
     })
+}
+
+/// Another socket at the port of one to connect from: a port that the kernel chose is lost with a connection of its socket that does not come about, which
+/// nobody tells us, and would be the next one's whose packets the claim takes.
+///
+/// Two sockets that do not listen may have a port if both were bound with `SO_REUSEADDR`, or have it when the second one is bound. After that
+/// nobody may have it besides them.
+pub(super) fn hold_port(socket: impl AsFd) -> Result<OwnedFd, Refusal> {
+    let socket = socket.as_fd();
+    sockopt::set_socket_reuseaddr(socket, true).map_err(|_| Refusal::NotBound)?;
+    let holder = bind_beside(socket).map_err(|_| Refusal::NotBound);
+    let _ = sockopt::set_socket_reuseaddr(socket, false); // It could be set just now.
+    holder
+}
+
+fn bind_beside(socket: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    let local = SocketAddr::try_from(net::getsockname(socket)?)?;
+    let domain = sockopt::socket_domain(socket)?;
+    let holder = net::socket_with(domain, SocketType::STREAM, SocketFlags::CLOEXEC, Some(ipproto::TCP))?;
+    if local.is_ipv6() {
+        sockopt::set_ipv6_v6only(&holder, sockopt::ipv6_v6only(socket)?)?;
+    }
+    if let Some(index) = device_of(socket, local) {
+        let index = index.to_ne_bytes();
+        let set = syscall::setsockopt(holder.as_raw_fd(), SOL_SOCKET, SO_BINDTOIFINDEX, &index);
+        set.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::INVAL))?;
+    }
+    sockopt::set_socket_reuseaddr(&holder, true)?;
+    net::bind(&holder, &local)?;
+    sockopt::set_socket_reuseaddr(&holder, false)?;
+    Ok(holder)
 }
 
 /// The kernel's sockets beside one of a claim: for a socket that gets what begins, those of its port; and for one to connect from, the listener that
@@ -123,8 +153,15 @@ fn check_purpose(socket: BorrowedFd<'_>, purpose: Purpose) -> Result<(), Refusal
         Purpose::Listener if listens() => Ok(()),
         Purpose::Listener => Err(Refusal::NotListening),
         Purpose::Outgoing if listens() || net::getpeername(socket).is_ok() => Err(Refusal::InUse),
+        // Others may have connections from there.
+        Purpose::Outgoing if shares_port(socket) => Err(Refusal::InUse),
         Purpose::Outgoing => Ok(()),
     }
+}
+
+/// Whether others may be bound to its port if they say so, too.
+fn shares_port(socket: BorrowedFd<'_>) -> bool {
+    sockopt::socket_reuseaddr(socket).unwrap_or(true) || sockopt::socket_reuseport(socket).unwrap_or(true)
 }
 
 fn scope_of(socket: BorrowedFd<'_>, local: SocketAddr) -> Scope {
@@ -225,6 +262,56 @@ mod tests {
         let silent = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         assert_eq!(net::connect(&socket, &silent), Err(Errno::CONNREFUSED));
         assert_eq!(look_again(&socket), Err(Refusal::NotBound), "another may have it by now");
+    }
+
+    #[test]
+    fn a_socket_that_shares_its_port_is_none_to_connect_from() {
+        for (address, port) in [(true, false), (false, true)] {
+            let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+            sockopt::set_socket_reuseaddr(&socket, address).unwrap();
+            sockopt::set_socket_reuseport(&socket, port).unwrap();
+            net::bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+            assert_eq!(look(socket, Transport::Tcp, Purpose::Outgoing), Err(Refusal::InUse));
+        }
+    }
+
+    #[test]
+    fn a_held_port_stays_when_its_socket_loses_it_and_nobody_else_gets_it() {
+        let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let made = || net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        let socket = made();
+        net::bind(&socket, &at(0)).unwrap();
+        let port = SocketAddr::try_from(net::getsockname(&socket).unwrap()).unwrap().port();
+        let holder = hold_port(&socket).unwrap();
+        assert_eq!(sockopt::socket_reuseaddr(&socket), Ok(false), "as before");
+        assert_eq!(net::connect(&socket, &at(1)), Err(Errno::CONNREFUSED));
+        let with = |shares| {
+            let other = made();
+            sockopt::set_socket_reuseaddr(&other, shares).unwrap();
+            sockopt::set_socket_reuseport(&other, shares).unwrap();
+            net::bind(&other, &at(port))
+        };
+        for shares in [false, true] {
+            sockopt::set_socket_reuseaddr(&socket, shares).unwrap();
+            assert_eq!(with(shares), Err(Errno::ADDRINUSE));
+        }
+        drop((holder, socket));
+        assert_eq!(with(false), Ok(()), "it is given back");
+    }
+
+    #[test]
+    fn a_port_is_held_where_it_is_bound() {
+        for (domain, local) in [
+            (AddressFamily::INET, "0.0.0.0:0"),
+            (AddressFamily::INET6, "[::]:0"),
+            (AddressFamily::INET6, "[::1]:0"),
+            (AddressFamily::INET6, "[::ffff:127.0.0.1]:0"),
+        ] {
+            let socket = net::socket(domain, SocketType::STREAM, None).unwrap();
+            net::bind(&socket, &local.parse::<SocketAddr>().unwrap()).unwrap();
+            let holder = hold_port(&socket).unwrap();
+            assert_eq!(net::getsockname(&holder), net::getsockname(&socket), "{local}");
+        }
     }
 
     fn look_at_connection(socket: impl Into<OwnedFd>) -> Result<(SocketAddr, SocketAddr), Refusal> {

@@ -93,7 +93,7 @@ impl Scene {
     /// Moves our end to the kernel of the server's namespace.
     fn take_over(&self, value: &Established, is_ipv6: bool) -> TcpStream {
         let socket = self.lab.inside(Side::Server, || {
-            let prepared: Prepared = prepare(value.clone(), kind(is_ipv6)).unwrap();
+            let prepared: Prepared = prepare(value.clone(), kind(is_ipv6), |_, _| ()).unwrap();
             let said = self.wire.middle().spoken_too_early;
             assert!(
                 said <= u32::from(value.state.has_fin_received()),
@@ -461,6 +461,31 @@ fn listen_anew(address: SocketAddr) -> std::io::Result<TcpListener> {
     }
 }
 
+/// Without timestamps the kernel does not know that a connection is later than the one that it has in TIME-WAIT.
+#[test]
+fn an_earlier_connection_in_time_wait_makes_way() {
+    if !require_root_and_xdp() {
+        return;
+    }
+    let scene = Scene::set(SERVER_V4, Config::default());
+    let value = scene.detach();
+    scene.lab.inside(Side::Server, || {
+        std::fs::write("/proc/sys/net/ipv4/tcp_timestamps", "0").unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, remote) = listener.accept().unwrap();
+        let local = listener.local_addr().unwrap();
+        drop(accepted);
+        assert_eq!(read_to_end(&peer), b"");
+        drop((peer, listener));
+        let value = transit::Established { local, remote, timestamps: None, ..value };
+        let refused = prepare(value.clone(), kind(false), |_, _| ()).err().map(|error| error.kind());
+        assert_eq!(refused, Some(std::io::ErrorKind::AddrNotAvailable));
+        let make_way = |local, remote| assert!(control::sock_diag::end_time_wait(local, remote).unwrap());
+        drop(prepare(value, kind(false), make_way).unwrap());
+    });
+}
+
 #[test]
 fn what_is_prepared_and_dropped_is_gone_without_a_packet() {
     if !require_root_and_xdp() {
@@ -470,8 +495,8 @@ fn what_is_prepared_and_dropped_is_gone_without_a_packet() {
     scene.write(b"unacknowledged");
     let value = scene.detach();
     scene.lab.inside(Side::Server, || {
-        let prepared = prepare(value.clone(), kind(false)).unwrap();
-        let twice = prepare(value.clone(), kind(false)).unwrap_err();
+        let prepared = prepare(value.clone(), kind(false), |_, _| ()).unwrap();
+        let twice = prepare(value.clone(), kind(false), |_, _| ()).unwrap_err();
         assert_eq!(twice.kind(), std::io::ErrorKind::AddrNotAvailable, "{twice}");
         thread::sleep(Duration::from_millis(500));
         drop(prepared);
@@ -522,7 +547,7 @@ fn a_client_connection_of_ours_goes_on_too() {
     });
     let value = wire.middle().detach(ours);
     let socket = lab.inside(Side::Server, || {
-        let prepared = prepare(value, kind(false)).unwrap();
+        let prepared = prepare(value, kind(false), |_, _| ()).unwrap();
         wire.middle().server = Server::Kernel;
         prepared.start().unwrap()
     });

@@ -25,6 +25,24 @@ fn claims_that_the_kernel_does_not_confirm_are_refused() {
 }
 
 #[test]
+fn a_port_to_connect_from_is_nobody_elses_though_its_socket_has_lost_it() {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, getsockname, socket};
+    let served = Served::new(1);
+    let mut client = served.connect();
+    let any = |port| SocketAddr::from(([0, 0, 0, 0], port));
+    let made = || socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    let shadow = made();
+    bind(&shadow, &any(0)).unwrap();
+    let port = SocketAddr::try_from(getsockname(&shadow).unwrap()).unwrap().port();
+    let (id, _) = client.claim(Transport::Tcp, Purpose::Outgoing, shadow.as_fd()).unwrap();
+    assert!(connect(&shadow, &SocketAddr::from(([127, 0, 0, 1], 1))).is_err(), "nobody listens there");
+    let next = made();
+    assert_eq!(bind(&next, &any(port)), Err(rustix::io::Errno::ADDRINUSE));
+    client.release(id).unwrap();
+    assert_eq!(bind(&next, &any(port)), Ok(()));
+}
+
+#[test]
 fn one_clients_claim_is_not_anothers_to_touch() {
     let served = Served::new(1);
     let (mut owner, mut other) = (served.connect(), served.connect());
