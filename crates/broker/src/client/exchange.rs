@@ -110,7 +110,7 @@ impl Client {
     pub(super) fn poll_answer(&mut self, ticket: &Ticket) -> Result<Option<Arrived<Answer>>, ClientError> {
         while self.open.get(&ticket.0).is_some_and(Option::is_none) {
             if !self.receive()? {
-                return if self.is_left_alone() { Err(self.give_up(ticket)) } else { Ok(None) };
+                return if self.is_lost(ticket.0) { Err(self.give_up(ticket)) } else { Ok(None) };
             }
         }
         // A ticket whose answer was taken has none any more.
@@ -174,7 +174,7 @@ impl Client {
         deadline: Instant,
     ) -> Result<Option<Arrived<Answer>>, ClientError> {
         while self.open.get(&id).is_some_and(Option::is_none) {
-            if !self.receive()? && (self.is_left_alone() || !self.wait_for(PollFlags::IN, deadline)?) {
+            if !self.receive()? && (self.is_lost(id) || !self.wait_for(PollFlags::IN, deadline)?) {
                 return Ok(self.take_ahead(id));
             }
         }
@@ -191,7 +191,9 @@ impl Client {
     /// Nobody waits for the answer to a request any more.
     pub(super) fn wait_no_more(&mut self, id: u64, request: &Request, since: Instant) {
         self.open.remove(&id);
-        self.unawaited.insert(id, Unawaited { since, late: late(request) });
+        if !self.is_lost(id) {
+            self.unawaited.insert(id, Unawaited { since, late: late(request) });
+        }
     }
 
     /// Sends a request without waiting for anything. One that came with descriptors and finds no room is not sent.

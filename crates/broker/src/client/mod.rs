@@ -70,6 +70,8 @@ pub struct Client {
     socket: Internal,
     fd_floor: RawFd,
     last_id: u64,
+    /// The last request to a broker that was killed: there are no more answers to those up to it.
+    lost_to: u64,
     inbox: Inbox,
     /// Questions with tickets that are still held.
     open: BTreeMap<u64, Option<Arrived<Answer>>>,
@@ -136,6 +138,7 @@ impl Client {
             fd_floor,
             last_id: 0,
             inbox: Inbox::new(),
+            lost_to: 0,
             open: BTreeMap::new(),
             ahead: BTreeMap::new(),
             unawaited: BTreeMap::new(),
@@ -197,7 +200,7 @@ impl Client {
 
     /// The same, also for the answers of tickets.
     pub fn has_news(&self) -> bool {
-        self.has_event() || self.open.values().any(|answer| answer.is_some() || self.is_left_alone())
+        self.has_event() || self.open.iter().any(|(id, answer)| answer.is_some() || self.is_lost(*id))
     }
 
     /// What came, if anything; never waits.

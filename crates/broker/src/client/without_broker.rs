@@ -87,8 +87,14 @@ impl Client {
             outcome
         });
         self.line = Line::Alone { looks_at: timed.is_err().then(|| Instant::now() + first), early };
+        self.lost_to = self.last_id;
         self.unawaited.clear();
         self.unsent.clear();
+    }
+
+    /// Whether no answer to a request will come.
+    pub(super) fn is_lost(&self, id: u64) -> bool {
+        self.is_left_alone() || id <= self.lost_to
     }
 
     /// Whether the broker was killed, and no other one is there yet.

@@ -239,11 +239,18 @@ impl Registry {
         listeners.map(|(_, claim)| claim.shadow.cookie).collect()
     }
 
-    /// Where a client's connections may have their ends.
-    pub fn tcp_bounds(&self, client: ClientId) -> Vec<Bound> {
+    /// Where a client's connections may have their ends, and whose its sockets there are, or were.
+    pub fn tcp_bounds(&self, client: ClientId) -> Vec<(Bound, u32)> {
         let of_tcp = |(_, claim): &(ClaimKey, &Claim)| claim.shadow.transport == Transport::Tcp;
-        let own = self.claims_of(client).filter(of_tcp).map(|(_, claim)| claim.shadow.bound);
-        own.chain(self.former.get(&client).into_iter().flatten().map(|former| former.bound)).collect()
+        let own = self.claims_of(client).filter(of_tcp);
+        let own = own.map(|(_, claim)| (claim.shadow.bound, claim.shadow.owner));
+        let former = self.former.get(&client).into_iter().flatten();
+        own.chain(former.map(|former| (former.bound, former.owner))).collect()
+    }
+
+    /// Whether packets to `local` are claimed for a socket of another user's than this one.
+    pub fn is_anothers(&self, local: SocketAddr, owner: u32) -> bool {
+        self.covering(Transport::Tcp, local).any(|(_, claim)| claim.shadow.owner != owner)
     }
 
     /// Whether connections with this end may have waited at a listener of the client: one that it has claimed, or had.

@@ -330,10 +330,10 @@ impl Broker {
         }
         let claims: Vec<_> = self.registry.claims(client).map(|(claim, ..)| claim).collect();
         self.doomed.extend(claims.into_iter().filter_map(|claim| self.kept.remove((claim, client))));
-        let bounds = self.registry.tcp_bounds(client);
+        let places = self.registry.tcp_bounds(client);
         self.registry.remove_client(client, now);
-        if let Some(book) = connection.book.take().filter(|_| !bounds.is_empty()) {
-            self.farewells.add(book, bounds);
+        if let Some(book) = connection.book.take().filter(|_| !places.is_empty()) {
+            self.farewells.add(book, places);
         }
         self.families.remove(client);
         self.routes.forget(client);

@@ -13,13 +13,15 @@
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use clock::Instant;
+use control::sock_diag::end_time_wait;
 use steering::Transport;
 
+use super::books_left::Places;
 use super::broker::Broker;
 use super::helpers::Theirs;
-use super::moves::make_way;
 use crate::book::read;
 use crate::protocol::Refusal;
 use crate::registry::{Bound, ClientId};
@@ -47,27 +49,29 @@ impl Broker {
 
     /// Has helpers tell the peers of those who are gone.
     pub(super) fn bid_farewells(&mut self) {
-        for (book, bounds) in self.farewells.take_due() {
+        for (book, places) in self.farewells.take_due() {
             self.farewells.under_way += 1;
-            self.bid_farewell(book, bounds);
+            self.bid_farewell(book, places);
         }
     }
 
-    fn bid_farewell(&mut self, book: Theirs, bounds: Vec<Bound>) {
-        let line = self.under_way.line_for_nobody();
+    fn bid_farewell(&mut self, book: Theirs, places: Places) {
+        let (line, places) = (self.under_way.line_for_nobody(), Arc::new(places));
         self.helpers.have_done(book.user(), move || {
-            let is_its = |(local, _): &Ends| bounds.iter().any(|it| it.covers(*local));
+            let is_its = |(local, _): &Ends| places.iter().any(|(bound, _)| bound.covers(*local));
             let mut connections = read(book.as_fd()).unwrap_or_default(); // Who has spoilt it has peers that are not told.
             book.close();
             connections.retain(is_its);
             let mut room = NOTED_MAX;
             for some in connections.chunks(AT_ONCE) {
-                let these = some.to_vec();
-                let noted = line.ask(move |broker: &mut Broker, now| broker.note_ended(&these, room, now));
+                let (these, places) = (some.to_vec(), Arc::clone(&places));
+                let note = move |broker: &mut Broker, now| broker.note_ended(&these, &places, room, now);
+                let noted = line.ask(note);
                 let Some((ready, noted)) = noted else { return };
                 room -= noted;
                 for (local, remote) in ready {
-                    make_way(local, remote); // It would acknowledge what it is to reset.
+                    // It would acknowledge what is to be reset. Without it there is nothing to end.
+                    let _ = end_time_wait(local, remote);
                     let _ = tcp_repair::probe(local, remote); // One that cannot be told finds out itself.
                 }
             }
@@ -76,10 +80,16 @@ impl Broker {
     }
 
     /// What comes for these connections is the kernel's; returns those of which that is so, and for how many it had to be noted, as others have their ports.
-    fn note_ended(&mut self, connections: &[Ends], room: usize, now: Instant) -> (Vec<Ends>, usize) {
+    pub(super) fn note_ended(
+        &mut self,
+        connections: &[Ends],
+        places: &[(Bound, u32)],
+        room: usize,
+        now: Instant,
+    ) -> (Vec<Ends>, usize) {
         let (mut ready, mut noted) = (Vec::new(), 0);
         for &(local, remote) in connections {
-            if !self.may_be_told((local, remote)) {
+            if !self.may_be_told((local, remote)) || self.is_anothers(local, places) {
                 continue;
             }
             if self.registry.is_claimed(Transport::Tcp, local.port()) {
@@ -95,6 +105,12 @@ impl Broker {
         }
         self.settle_registry(now);
         (ready, noted)
+    }
+
+    /// Whether what is there by now is another user's: the process has written what it liked, and may have had the port long ago.
+    fn is_anothers(&self, local: SocketAddr, places: &[(Bound, u32)]) -> bool {
+        let mut there = places.iter().filter(|(bound, _)| bound.covers(local));
+        there.all(|(_, owner)| self.registry.is_anothers(local, *owner))
     }
 
     /// Whether they are the ends of a connection from outside.

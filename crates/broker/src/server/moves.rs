@@ -205,7 +205,7 @@ fn send_ahead(to: Option<Theirs>, id: u64, socket: OwnedFd) -> Option<OwnedFd> {
 }
 
 /// An earlier connection of these ends that the kernel has in TIME-WAIT goes; it says what is wrong to whoever needs that.
-pub(super) fn make_way(local: SocketAddr, remote: SocketAddr) {
+fn make_way(local: SocketAddr, remote: SocketAddr) {
     let _ = end_time_wait(local, remote); // Without it the kernel is as it was.
 }
 

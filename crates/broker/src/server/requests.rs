@@ -46,7 +46,9 @@ impl Broker {
             Request::Join { .. } => true,
             Request::Hello { .. } => self.succession.is_some(),
             // Without a queue there is nothing to prove.
-            Request::Serve { key: Some(_), queues } => self.succession.is_some() && !queues.is_empty(),
+            Request::Serve { key: Some(_), queues } => {
+                self.succession.is_some() && queues.iter().any(|(_, served)| !served.is_empty())
+            }
             _ => false,
         }
     }

@@ -80,13 +80,16 @@ impl Broker {
                 && self.registry.on_return(client, *link, served, now).len() == served.len();
             lost.extend((!is_whole).then_some(*link));
         }
-        if !queues.is_empty() && lost.len() == queues.len() {
+        // A list without queues shows nothing.
+        let shows = |(link, served): &(LinkNumber, Vec<u16>)| !lost.contains(link) && !served.is_empty();
+        let is_proven = queues.iter().any(shows);
+        let is_said = queues.iter().any(|(_, served)| !served.is_empty());
+        let connection = self.connections.get_mut(&client).ok_or(Refusal::NotYours)?;
+        if !is_proven && (is_said || connection.is_stranger) {
             return Err(Refusal::NotYours);
         }
-        if let Some(connection) = self.connections.get_mut(&client) {
-            connection.note_return(key, !queues.is_empty());
-            connection.is_stranger = false;
-        }
+        connection.note_return(key, is_proven);
+        connection.is_stranger = false;
         self.bring_up_to_date(client, queues, &lost, now);
         self.show(client);
         Ok(())

@@ -11,7 +11,7 @@ use transit::SocketKind;
 use crate::broker_side::NotMoved;
 use crate::errno::{Errno, fail};
 use crate::ids::SocketId;
-use crate::process::State;
+use crate::process::{Closing, State};
 use crate::socket::settings::Settings;
 use crate::socket::{Place, Role};
 
@@ -32,7 +32,9 @@ pub(crate) const NOT_YET: Errno = Errno(libc::EAGAIN);
 /// How long the process is held up by a connection that goes on if nobody takes it. A broker that is not stopped takes it in less than a
 /// millisecond.
 const TRIED_FOR: Duration = Duration::from_millis(100);
-/// The same if it is not tried again.
+/// How long none is tried again then: each time the connection is taken off the stack, and acknowledges what it has received.
+const TRIED_AGAIN_AFTER: Duration = Duration::from_millis(50);
+/// The same as [`TRIED_FOR`] if it is not tried again.
 const OFFERED_FOR: Duration = Duration::from_millis(300);
 /// What an octet adds to that: the broker copies all of them first.
 const FOR_EACH_OCTET: Duration = Duration::from_nanos(20);
@@ -69,6 +71,9 @@ impl State {
         terms: Terms,
         now: Instant,
     ) -> Result<OwnedFd, Errno> {
+        if terms == Terms::Tried && now < self.tried_again_at {
+            return Err(NOT_YET);
+        }
         // What has come until now goes with it. The kernel does not know that it is not acknowledged yet.
         self.take_in(now);
         self.queue.send_the_rest(now);
@@ -85,6 +90,7 @@ impl State {
             }
             (Err(NotMoved::NotYet), _) => {
                 self.put_back(id, &detached);
+                self.tried_again_at = self.clock.now() + TRIED_AGAIN_AFTER;
                 return Err(NOT_YET);
             }
             (Err(NotMoved::Refused), Terms::Offered) => self.put_back(id, &detached),
@@ -94,6 +100,13 @@ impl State {
             }
         }
         fail(libc::ECONNRESET)
+    }
+
+    /// When connections are tried again that could not move.
+    pub(crate) fn moves_due_at(&self) -> Option<Instant> {
+        let is_closed = |closing: &Closing| matches!(closing, Closing::Socket(_));
+        let are_there = !self.asked_by_children.is_empty() || self.closing.iter().any(is_closed);
+        are_there.then_some(self.tried_again_at)
     }
 
     /// A connection that was to leave stays on the stack. Calls that wait for it find it by its socket.

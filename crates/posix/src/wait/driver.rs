@@ -121,7 +121,8 @@ impl State {
             Some(Sleep::Unknown) => Some(now + POLL_EVERY),
             Some(Sleep::Descriptors) | None => None,
         };
-        let until = [timer, self.queue.own_due_at()].into_iter().flatten().min();
+        let moves = self.moves_due_at().map(|due| due.max(now + POLL_EVERY));
+        let until = [timer, self.queue.own_due_at(), moves].into_iter().flatten().min();
         devices.extend(self.kinship.descriptors());
         devices.extend(self.attachment.as_ref().and_then(|attachment| attachment.descriptor()));
         fds.extend(devices.iter().map(|fd| readable(*fd)));

@@ -15,7 +15,7 @@ use super::*;
 const LINGER: Duration = Duration::from_secs(65_535);
 
 /// A broker that serves from [`Late::serve`] on: what was sent before that is nobody else's by then.
-pub(super) struct Late(Broker);
+pub(super) struct Late(pub(super) Broker);
 
 impl Late {
     fn new() -> Late {

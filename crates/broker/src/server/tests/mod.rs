@@ -3,6 +3,7 @@
 mod admission;
 mod claims;
 mod clamps;
+mod farewells;
 mod handshakes;
 mod held_up;
 mod interfaces;

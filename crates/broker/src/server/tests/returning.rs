@@ -107,6 +107,32 @@ fn who_comes_back_has_its_queue_and_its_claims_by_their_numbers() {
 }
 
 #[test]
+fn no_broker_is_behind_for_what_the_killed_one_did_not_answer() {
+    let maps = Maps::default();
+    let mut broker = broker_with(&maps, None);
+    let name = broker.name().to_owned();
+    let mut client = client_of(&mut broker, true);
+    while_it_serves(&mut broker, || {
+        client.ready(0, &[0]).unwrap();
+        client.settle().unwrap();
+    });
+    let asking = std::thread::spawn(move || {
+        let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+        (claim(&mut client, &listener), client)
+    });
+    std::thread::sleep(Duration::from_millis(100)); // Until it waits for the answer.
+    drop(broker);
+    let (asked, mut client) = asking.join().unwrap();
+    assert!(matches!(asked, Err(ClientError::TimedOut)), "{asked:?}");
+    let mut next = broker_with(&maps, Some(&name));
+    while_it_serves(&mut next, || {
+        await_return(&mut client);
+        std::thread::sleep(Duration::from_millis(3200)); // Longer than one waits for an answer.
+        assert!(!client.is_behind().unwrap());
+    });
+}
+
+#[test]
 fn a_child_that_asks_before_its_parent_is_back_is_answered_when_it_is() {
     let maps = Maps::default();
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
@@ -280,6 +306,7 @@ fn who_is_another_user_by_now_comes_back_by_its_key_and_a_stranger_gets_nothing(
     }
     strangers_ask(Request::Queues { wanted: true });
     strangers_ask(Request::Serve { queues: Vec::new(), key: Some(Key([1, 2])) });
+    strangers_ask(Request::Serve { queues: vec![(0, Vec::new())], key: Some(Key([1, 2])) });
 }
 
 /// While the client of a killed broker comes back as another user, a stranger of that user asks this.
