@@ -308,17 +308,12 @@ fn who_connects_from_a_port_takes_nothing_of_who_listens_there() {
     for shares in [true, false] {
         // Whether it shares its port can be set at any time.
         sockopt::set_socket_reuseaddr(&bound, shares).unwrap();
-        let before = setting.peer();
-        let (claim, _) = client.claim(Transport::Tcp, Purpose::Outgoing, bound.as_fd()).unwrap();
-        sleep(EFFECT);
-        let peers = [before, setting.peer(), setting.peer()];
-        client.release(claim).unwrap();
-        let (claim, _) = client.claim(Transport::Tcp, Purpose::Outgoing, bound.as_fd()).unwrap();
-        for mut peer in peers {
-            let (mut accepted, _) = listener.accept().unwrap();
-            assert!(is_alive(&mut peer, &mut accepted));
-        }
-        client.release(claim).unwrap();
+        let claimed = client.claim(Transport::Tcp, Purpose::Outgoing, bound.as_fd());
+        let refusal = if shares { Refusal::InUse } else { Refusal::NotBound };
+        assert!(matches!(claimed, Err(ClientError::Refused(it)) if it == refusal));
+        let mut peer = setting.peer();
+        let (mut accepted, _) = listener.accept().unwrap();
+        assert!(is_alive(&mut peer, &mut accepted));
     }
 }
 

@@ -80,14 +80,6 @@ pub fn tcp_listeners_at(port: u16) -> io::Result<Vec<KernelSocket>> {
     dump(Transport::Tcp, LISTEN, port)
 }
 
-/// The listener that the kernel gives a connection to which a peer opens to `local`. It looks nowhere but there, however many there are.
-pub fn tcp_listener_for(local: SocketAddr) -> io::Result<Option<KernelSocket>> {
-    let family = FAMILIES[usize::from(local.is_ipv6())];
-    let mut request = request(family, Transport::Tcp.number(), LISTEN, local.port());
-    write_address(local.ip(), &mut request[28..44]);
-    Ok(look_up(request)?.and_then(|answer| read(&answer)))
-}
-
 /// How many sequence numbers of the peer's the kernel has received on a connection of TCP, of which the FIN is one; `None` if it has no such connection. It looks
 /// nowhere but there.
 pub fn tcp_received(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<u64>> {
@@ -299,7 +291,6 @@ mod tests {
             };
             assert!(tcp_listeners().unwrap().contains(&listens));
             assert_eq!(tcp_listeners_at(local.port()).unwrap(), [listens]);
-            assert_eq!(tcp_listener_for(local).unwrap(), Some(listens));
             assert_eq!(tcp_connections(&[local.port()]).unwrap(), []);
 
             let client = TcpStream::connect(local).unwrap();
@@ -313,7 +304,6 @@ mod tests {
             };
             assert_eq!(found, [expected]);
             drop(listener);
-            assert_eq!(tcp_listener_for(local).unwrap(), None);
             assert!(!tcp_listeners().unwrap().contains(&listens));
         }
     }

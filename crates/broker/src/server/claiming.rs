@@ -1,9 +1,6 @@
 //! Claims: proof by the bound socket, and what is kept of it.
 
-use std::io;
-
 use clock::Instant;
-use control::sock_diag::KernelSocket;
 
 use super::broker::Broker;
 use super::helpers::Theirs;
@@ -38,14 +35,16 @@ impl Broker {
                     None
                 }
             };
-            Ok((with_neighbours(shadow, shadow::look_around(&shadow)), kept))
+            // Nobody else is at a port that we hold.
+            let beside = (purpose != Purpose::Outgoing).then(|| shadow::look_around(&shadow));
+            Ok((shadow, beside.unwrap_or_default(), kept))
         };
-        type Found = Result<((Shadow, Vec<(u64, Bound)>), Option<Theirs>), Refusal>;
+        type Found = Result<(Shadow, Vec<(u64, Bound)>, Option<Theirs>), Refusal>;
         let then = move |broker: &mut Broker, found: Found, now: Instant| {
-            let ((shadow, neighbours), socket) = found?;
+            let (shadow, beside, socket) = found?;
             let answer = broker.claim(client, (shadow, again), socket, now)?;
             if purpose != Purpose::Outgoing {
-                broker.registry.note_sockets(shadow.transport, shadow.bound.port, &neighbours);
+                broker.registry.note_sockets(shadow.transport, shadow.bound.port, &beside);
             }
             Ok(Some((answer, None)))
         };
@@ -127,13 +126,4 @@ impl Broker {
             (false, None) => Err(Refusal::Profile(format!("by the profile {}", profile.name))),
         }
     }
-}
-
-/// A socket, and those beside it. Where a connection is to be made from a port at which somebody listens, the kernel has connections, whatever the
-/// socket's options are by now. So it may where it does not tell.
-fn with_neighbours(shadow: Shadow, found: io::Result<Vec<KernelSocket>>) -> (Shadow, Vec<(u64, Bound)>) {
-    let is_beside = !matches!(&found, Ok(found) if found.iter().all(|it| it.cookie == shadow.cookie));
-    let shares_port = shadow.shares_port || shadow.purpose == Purpose::Outgoing && is_beside;
-    let neighbours = found.into_iter().flatten().filter_map(|socket| shadow::bound_of(&socket)).collect();
-    (Shadow { shares_port, ..shadow }, neighbours)
 }

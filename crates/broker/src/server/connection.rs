@@ -35,8 +35,8 @@ pub(super) enum Fault {
     /// It sent something that is no message.
     #[error("{0}")]
     NoMessage(String),
-    /// It broke the order of messages, or sent descriptors where none belong.
-    #[error("its messages came in the wrong order")]
+    /// It asked for what it may not ask, or not then, or sent descriptors where none belong.
+    #[error("it sent what it may not, or not then")]
     OutOfOrder,
     /// What it sent is locked, or cannot be closed: see the page of `helpers`.
     #[error("looking at its sockets takes too long")]

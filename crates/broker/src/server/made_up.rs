@@ -99,6 +99,12 @@ impl Maps {
         self.lock().1.keys().copied().collect()
     }
 
+    /// Who has a queue, or a place on one.
+    #[cfg(test)]
+    pub(super) fn lend(&self, number: u16, owner: QueueOwner) {
+        self.lock().1.insert(number, owner);
+    }
+
     /// Whether a port is claimed.
     #[cfg(test)]
     pub(super) fn has(&self, port: u16) -> bool {

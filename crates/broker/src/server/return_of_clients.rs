@@ -4,6 +4,7 @@
 //! say which queues they serve. That a queue is theirs shows the key that was noted when it was lent ([`device_xdp::QueueOwner`]).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use clock::Instant;
 use device_xdp::QueueOwner;
@@ -13,7 +14,7 @@ use super::actions::segments_clamped;
 use super::broker::Broker;
 use super::notice::Notice;
 use crate::peer::Peer;
-use crate::protocol::{Key, News, Refusal};
+use crate::protocol::{Key, News, Options, Refusal};
 use crate::registry::{ClientId, LinkNumber};
 
 impl Broker {
@@ -68,6 +69,10 @@ impl Broker {
         if self.succession.is_none() || self.connections.values().any(|other| other.key == key) {
             return Err(Refusal::NotYours);
         }
+        let shares = self.shared_with_anybody(key, queues);
+        if let Some(connection) = self.connections.get_mut(&client).filter(|_| shares) {
+            connection.options = Arc::new(Options { share: true, ..Options::clone(&connection.options) });
+        }
         // For memory that is lent anew: nobody comes to share what the killed broker lent.
         self.registry.set_identity(client, self.identify(client));
         let mut lost = Vec::new();
@@ -93,6 +98,22 @@ impl Broker {
         self.bring_up_to_date(client, queues, &lost, now);
         self.show(client);
         Ok(())
+    }
+
+    /// Whether who has this key shared a queue as only `--share` lets programs do: with another user's, or as root. Its own `sidestep run` may be gone, and would have said
+    /// it; when the queue is opened anew, it is to share it as before.
+    pub(super) fn shared_with_anybody(&self, key: Key, queues: &[(LinkNumber, Vec<u16>)]) -> bool {
+        queues.iter().any(|(link, _)| {
+            let port = self.ports.iter().find(|port| port.link == *link);
+            let open = port.and_then(|port| port.open.as_ref());
+            let owners = open.map(|open| open.path.owners()).unwrap_or_default();
+            let queue_of = |number: u16| self.registry.queue_of(*link, number);
+            let (own, others): (Vec<_>, Vec<_>) = owners.iter().partition(|(_, owner)| owner.secret == key.0);
+            own.iter().any(|(place, owner)| {
+                let mut beside = others.iter().filter(|(other, _)| queue_of(*other) == queue_of(*place));
+                beside.any(|(_, other)| other.user != owner.user || owner.user == 0)
+            })
+        })
     }
 
     /// Tells a client that has come back what may have changed meanwhile.

@@ -1,10 +1,9 @@
 //! The kernel's description of a socket that a client claims to be bound or connected.
 
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use control::sock_diag::{KernelSocket, tcp_listener_for, tcp_listeners_at, udp_sockets_at};
+use control::sock_diag::{KernelSocket, tcp_listeners_at, udp_sockets_at};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrAny, SocketFlags, SocketType, ipproto, sockopt};
 use steering::Transport;
@@ -87,17 +86,14 @@ fn bind_beside(socket: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     Ok(holder)
 }
 
-/// The kernel's sockets beside one of a claim: for a socket that gets what begins, those of its port; and for one to connect from, the listener that
-/// goes before it, if any.
-pub(super) fn look_around(shadow: &Shadow) -> io::Result<Vec<KernelSocket>> {
-    let Bound { scope, port, .. } = shadow.bound;
-    match (shadow.purpose, scope) {
-        (Purpose::Udp, _) => udp_sockets_at(port),
-        (Purpose::Outgoing, Scope::One(address)) => {
-            Ok(tcp_listener_for(SocketAddr::new(address, port))?.into_iter().collect())
-        }
-        (Purpose::Outgoing | Purpose::Listener, _) => tcp_listeners_at(port),
-    }
+/// Where the kernel has sockets at the port of a claim that gets what begins. What the kernel does not tell is not known.
+pub(super) fn look_around(shadow: &Shadow) -> Vec<(u64, Bound)> {
+    let port = shadow.bound.port;
+    let found = match shadow.transport {
+        Transport::Udp => udp_sockets_at(port),
+        Transport::Tcp => tcp_listeners_at(port),
+    };
+    found.into_iter().flatten().filter_map(|socket| bound_of(&socket)).collect()
 }
 
 /// Where a socket of the kernel's is bound that has no peer.

@@ -1,7 +1,7 @@
 //! Local ports of our past connections, which the next connections use without asking the broker.
 //!
-//! A port that the kernel chose for us stays claimed for a while. The broker keeps the socket that was bound to it, so no other
-//! socket gets the port meanwhile, and every claim still has a bound socket.
+//! A port that the kernel chose for us stays claimed for a while. The broker holds it by a socket of its own, so no other
+//! socket gets the port meanwhile.
 //!
 //! The peer may still have the last connection in TIME-WAIT. It accepts a SYN with a later timestamp as a new connection, and recognises
 //! old segments by their timestamps (RFC 6191, 2; RFC 7323, 5). So a port rests for many steps of that clock, and ports of connections

@@ -1006,11 +1006,19 @@ fn what_a_child_has_too_and_was_closed_here_goes_on_until_the_broker_takes_it() 
     let (common, peer) = connected_from(&pair, 0, listener, address);
     let child = pair.left.lock().bear();
     pair.others.stands_still.store(true, Ordering::Relaxed);
+    pair.hold();
     pair.left.shut_down(common);
     pair.settle();
     assert_eq!(pair.right.recv(peer, &mut [0; 8], 0), Err(EAGAIN));
     assert_eq!(pair.left.lock().left_to_kernel.moved, 0);
+    (0..100).for_each(|_| pair.settle());
+    assert_eq!(
+        pair.others.tried.load(Ordering::Relaxed),
+        1,
+        "each time it acknowledges, and that is work for all"
+    );
     pair.others.stands_still.store(false, Ordering::Relaxed);
+    pair.pass(Duration::from_millis(60));
     pair.settle();
     assert_eq!(pair.left.lock().left_to_kernel.moved, 1);
     assert_eq!(pair.right.recv(peer, &mut [0; 8], 0), Err(EAGAIN), "the child has it");
@@ -1045,7 +1053,7 @@ fn a_child_gets_a_connection_as_soon_as_the_broker_takes_it() {
     assert_eq!(pair.left.recv(fd, &mut [0; 8], 0), Ok(1), "it goes on here");
     assert_eq!(pair.others.given_to_children.lock().unwrap().len(), 0);
     pair.others.stands_still.store(false, Ordering::Relaxed);
-    pair.left.lock().hear(now);
+    pair.left.lock().hear(now + Duration::from_millis(60));
     assert_eq!(pair.others.given_to_children.lock().unwrap().len(), 1);
     assert!(!pair.left.table.is_ours(fd));
     drop(child);

@@ -1,5 +1,6 @@
 //! A broker that is killed, the one that takes its place, and the clients of both.
 
+use device_xdp::QueueOwner;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::super::turns::listen_at;
@@ -130,6 +131,24 @@ fn no_broker_is_behind_for_what_the_killed_one_did_not_answer() {
         std::thread::sleep(Duration::from_millis(3200)); // Longer than one waits for an answer.
         assert!(!client.is_behind().unwrap());
     });
+}
+
+/// Who is lent a queue anew is to share it with those that it shared it with.
+#[test]
+fn who_shared_a_queue_with_another_users_program_or_as_root_may_do_so_again() {
+    let shared = |users: [u32; 2], numbers: [u16; 2]| {
+        let maps = Maps::default();
+        for (number, user) in numbers.into_iter().zip(users) {
+            maps.lend(number, QueueOwner { secret: [number.into(), 0], user });
+        }
+        let broker = Broker::open(setup_with(&maps, None, 2, family()), clock::Instant::ZERO).unwrap();
+        broker.shared_with_anybody(Key([numbers[0].into(), 0]), &[(0, vec![numbers[0]])])
+    };
+    let (first, its_second_place, second) = (0, 63, 1);
+    assert!(shared([1, 2], [first, its_second_place]));
+    assert!(shared([0, 0], [first, its_second_place]));
+    assert!(!shared([1, 1], [first, its_second_place]), "one user's programs share without being told to");
+    assert!(!shared([1, 2], [first, second]), "each has a queue");
 }
 
 #[test]
