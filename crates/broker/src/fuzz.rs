@@ -130,8 +130,8 @@ fn events_of_request(client: usize, socket: u8, request: Request) -> Vec<Event> 
 /// A claim for the socket that `socket` stands for; what the kernel would not say of one is refused before.
 fn claim(client: usize, socket: u8, transport: Transport, purpose: Purpose) -> Option<Event> {
     let fits = (purpose == Purpose::Udp) == (transport == Transport::Udp);
-    let (address, port, shares_port) = (socket & 3, 80 + u16::from(socket >> 2 & 3), socket & 16 != 0);
-    fits.then_some(Event::Claim { client, address, port, purpose, shares_port })
+    let (address, port) = (socket & 3, 80 + u16::from(socket >> 2 & 3));
+    fits.then_some(Event::Claim { client, address, port, purpose })
 }
 
 /// The end of a connection that `socket` stands for.

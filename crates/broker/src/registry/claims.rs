@@ -434,7 +434,6 @@ pub(super) struct Likeness {
     pub(super) transport: Transport,
     pub(super) purpose: Purpose,
     pub(super) bound: Bound,
-    pub(super) shares_port: bool,
 }
 
 /// How many claims are alike.
@@ -447,8 +446,8 @@ pub(super) struct Alike {
 
 impl Likeness {
     fn of(client: ClientId, shadow: &Shadow) -> Likeness {
-        let Shadow { transport, purpose, bound, shares_port, .. } = *shadow;
-        Likeness { client, transport, purpose, bound, shares_port }
+        let Shadow { transport, purpose, bound, .. } = *shadow;
+        Likeness { client, transport, purpose, bound }
     }
 
     /// The keys of such a claim on an interface.
@@ -530,7 +529,7 @@ mod tests {
     ) -> Result<Vec<LinkNumber>, Refusal> {
         let bound = Bound { scope, port, device: None };
         let purpose = if transport == Transport::Udp { Purpose::Udp } else { Purpose::Listener };
-        let shadow = Shadow { transport, purpose, bound, cookie: 5, owner: 0, shares_port: false };
+        let shadow = Shadow { transport, purpose, bound, cookie: 5, owner: 0 };
         let id = registry.claim(CLIENT, shadow)?;
         Ok(registry.places_of((id, CLIENT)).into_iter().map(|(link, _)| link).collect())
     }

@@ -217,7 +217,7 @@ mod tests {
     fn listener() -> Shadow {
         let bound = Bound { scope: Scope::Any { v4: true, v6: false }, port: 80, device: None };
         let (transport, purpose) = (Transport::Tcp, Purpose::Listener);
-        Shadow { transport, purpose, bound, cookie: 5, owner: 0, shares_port: true }
+        Shadow { transport, purpose, bound, cookie: 5, owner: 0 }
     }
 
     /// An interface of two queues, which a killed broker left with these terms of a claim on both.

@@ -140,8 +140,6 @@ pub struct Shadow {
     pub cookie: u64,
     /// The user id of its owner.
     pub owner: u32,
-    /// Whether the kernel may have connections from the same address and port: the socket was bound so that it shares them.
-    pub shares_port: bool,
 }
 
 /// A client with more claims than this is taken to have some that nobody else has.

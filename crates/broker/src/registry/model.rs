@@ -30,7 +30,6 @@ pub(crate) enum Event {
         address: u8,
         port: u16,
         purpose: Purpose,
-        shares_port: bool,
     },
     Release(usize),
     Drain(usize),
@@ -187,8 +186,8 @@ impl World {
                 self.give_up_queues(client);
                 self.registry.give_back(client, now);
             }
-            Event::Claim { address, port, purpose, shares_port, .. } => {
-                self.claim(client, (address, port), purpose, shares_port);
+            Event::Claim { address, port, purpose, .. } => {
+                self.claim(client, (address, port), purpose);
             }
             Event::ReleaseBy(_, claim) => {
                 let is_own = self.claims.contains(&(client, claim));
@@ -211,11 +210,11 @@ impl World {
         self.wanting.remove(&client);
     }
 
-    fn claim(&mut self, client: ClientId, (address, port): (u8, u16), purpose: Purpose, shares_port: bool) {
+    fn claim(&mut self, client: ClientId, (address, port): (u8, u16), purpose: Purpose) {
         let transport = if purpose == Purpose::Udp { Transport::Udp } else { Transport::Tcp };
         let bound = Bound { scope: scope(address), port, device: None };
         let cookie = u64::from(port) * 2 + u64::from(transport == Transport::Udp); // One socket for each.
-        let shadow = Shadow { transport, purpose, bound, cookie, owner: 0, shares_port };
+        let shadow = Shadow { transport, purpose, bound, cookie, owner: 0 };
         if let Ok(claim) = self.registry.claim(client, shadow) {
             self.claims.push((client, claim));
             self.listened.extend((purpose == Purpose::Listener).then_some((client, bound)));

@@ -68,8 +68,8 @@ impl Registry {
 
     /// Whether the kernel may have connections from the same address and port.
     fn is_shared(&self, link: LinkNumber, key: Key) -> bool {
-        let shares = |user: &Likeness| user.purpose == Purpose::Listener || user.shares_port;
-        key.transport == Transport::Tcp && self.users_of(link, key).any(shares)
+        let listens = |user: &Likeness| user.purpose == Purpose::Listener;
+        key.transport == Transport::Tcp && self.users_of(link, key).any(listens)
     }
 
     /// The kernel's connections on this port are known: all of what was marked for long enough.
@@ -147,7 +147,7 @@ impl Registry {
         let is_draining = state.left_drained != QueueSet::NONE || state.users.iter().any(is_draining);
         let kernel_new = self.ports.is_marking(key.port) || is_draining;
         let kernel_some = kernel_new || is_awaited || self.ports.has_kernel_connections(key.port);
-        let is_ours = |user: &Likeness| user.purpose == Purpose::Outgoing && !user.shares_port;
+        let is_ours = |user: &Likeness| user.purpose == Purpose::Outgoing;
         let kernel_none =
             state.left == QueueSet::NONE && !state.users.is_empty() && state.users.iter().all(is_ours);
         let marks = self.ports.marks(key.port);

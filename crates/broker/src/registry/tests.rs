@@ -18,15 +18,12 @@ fn event() -> impl Strategy<Value = Event> {
         (0..6usize).prop_map(Leave),
         (0..6usize).prop_map(Attach),
         (0..6usize).prop_map(GiveBack),
-        (0..6usize, 0..4u8, 80..83u16, purpose, any::<bool>()).prop_map(
-            |(client, address, port, purpose, shares_port)| Claim {
-                client,
-                address,
-                port,
-                purpose,
-                shares_port
-            }
-        ),
+        (0..6usize, 0..4u8, 80..83u16, purpose).prop_map(|(client, address, port, purpose)| Claim {
+            client,
+            address,
+            port,
+            purpose
+        }),
         (0..12usize).prop_map(Release),
         (0..12usize).prop_map(Drain),
         (0..12usize).prop_map(ShadowGone),
@@ -125,7 +122,7 @@ fn terms(world: &World, port: u16) -> Vec<ClaimTerms> {
 }
 
 fn listen(client: usize, port: u16) -> Event {
-    Event::Claim { client, address: 3, port, purpose: Purpose::Listener, shares_port: false }
+    Event::Claim { client, address: 3, port, purpose: Purpose::Listener }
 }
 
 #[test]
@@ -190,20 +187,10 @@ fn a_port_of_an_outgoing_connection_takes_effect_at_once() {
     let mut world = attached(1);
     world.apply(Event::Connect);
     world.apply(Event::Attach(0));
-    let claim = |shares_port, port| Event::Claim {
-        client: 0,
-        address: 3,
-        port,
-        purpose: Purpose::Outgoing,
-        shares_port,
-    };
-    world.apply(claim(false, 81));
-    world.apply(claim(true, 82));
+    world.apply(Event::Claim { client: 0, address: 3, port: 81, purpose: Purpose::Outgoing });
     world.settle();
-    let taken = QueueSet::from_bits(1);
-    assert_eq!(terms(&world, 81)[0].queues, taken, "nobody else can have the port");
-    assert_eq!(terms(&world, 82)[0].queues, QueueSet::NONE, "the kernel may have connections from there");
-    assert_eq!([81, 82].map(|port| terms(&world, port)[0].kernel_none), [true, false]);
+    assert_eq!(terms(&world, 81)[0].queues, QueueSet::from_bits(1), "nobody else can have the port");
+    assert!(terms(&world, 81)[0].kernel_none);
     world.apply(listen(0, 81));
     world.settle();
     assert!(!terms(&world, 81)[0].kernel_none, "its listener may have connections of the kernel");
@@ -222,8 +209,7 @@ fn who_connects_and_is_alone_has_all_queues_at_once() {
         world.settle();
         world.registry.has_all_queues(client, 0)
     };
-    let outgoing =
-        Event::Claim { client: 0, address: 0, port: 4000, purpose: Purpose::Outgoing, shares_port: false };
+    let outgoing = Event::Claim { client: 0, address: 0, port: 4000, purpose: Purpose::Outgoing };
     assert!(connecting(&[]) && connecting(&[outgoing]));
     assert!(!connecting(&[listen(0, 80)]), "its workers may be about to come");
     assert!(!connecting(&[Event::Connect, Event::Attach(1)]));
@@ -270,7 +256,6 @@ fn listener_of(owner: u32, cookie: u64) -> Shadow {
         bound: Bound { scope: Scope::Any { v4: true, v6: true }, port: 80, device: None },
         cookie,
         owner,
-        shares_port: true,
     }
 }
 
@@ -305,10 +290,7 @@ fn who_connects_from_a_port_does_not_take_what_comes_to_anothers_listener_there(
     let mut world = attached(2);
     (0..2).for_each(|_| world.apply(Event::Connect));
     (0..2).for_each(|which| world.apply(Event::Attach(which)));
-    let outgoing = |client, port| {
-        let (purpose, shares_port) = (Purpose::Outgoing, false);
-        Event::Claim { client, address: 3, port, purpose, shares_port }
-    };
+    let outgoing = |client, port| Event::Claim { client, address: 3, port, purpose: Purpose::Outgoing };
     settle_down(&mut world);
     world.apply(outgoing(0, 80));
     settle_down(&mut world);
@@ -351,7 +333,7 @@ fn a_socket_of_one_address_goes_before_a_wildcard_of_another_process() {
         let mut world = attached(2);
         (0..2).for_each(|_| world.apply(Event::Connect));
         (0..2).for_each(|which| world.apply(Event::Attach(which)));
-        let claim = |client, address| Event::Claim { client, address, port: 80, purpose, shares_port: true };
+        let claim = |client, address| Event::Claim { client, address, port: 80, purpose };
         world.apply(claim(0, 1));
         world.apply(claim(1, 2));
         settle_down(&mut world);
@@ -406,7 +388,6 @@ fn who_has_the_very_same_listener_inherits_first() {
         bound: Bound { scope: Scope::Any { v4: true, v6: true }, port: 80, device: None },
         cookie,
         owner: 0,
-        shares_port: true,
     };
     let clients = world.clients.clone();
     let old = world.registry.claim(clients[0], shadow(7)).unwrap();
@@ -432,7 +413,6 @@ fn where_a_client_listened_is_remembered_for_as_long_as_it_is_there() {
         bound: Bound { scope: Scope::One(local(2, 0).address), port, device: None },
         cookie: 7,
         owner: 0,
-        shares_port: true,
     };
     let end = |port| SocketAddr::new(local(2, 0).address, port);
     let registry = &mut world.registry;
@@ -468,7 +448,6 @@ fn a_socket_is_shared_while_another_process_claims_it() {
         bound: Bound { scope: Scope::Any { v4: true, v6: true }, port: 53, device: None },
         cookie,
         owner: 0,
-        shares_port: true,
     };
     let clients = world.clients.clone();
     let registry = &mut world.registry;
@@ -493,7 +472,6 @@ fn who_has_a_socket_that_is_left_to_the_kernel_can_accept_what_waited_there() {
         bound: Bound { scope: Scope::Any { v4: true, v6: true }, port: 80, device: None },
         cookie,
         owner: 0,
-        shares_port: true,
     };
     let (clients, now) = (world.clients.clone(), world.now);
     let local = SocketAddr::from(([198, 51, 100, 1], 80));
@@ -519,7 +497,6 @@ fn a_client_claims_the_same_packets_so_often_and_no_oftener() {
         bound: Bound { scope: Scope::One(local(2, 0).address), port, device: None },
         cookie,
         owner: 0,
-        shares_port: true,
     };
     let registry = &mut world.registry;
     let claims: Vec<_> =
@@ -549,7 +526,6 @@ fn a_client_has_so_many_claims_and_no_more() {
         bound: Bound { scope: Scope::One(local(2, 0).address), port, device: None },
         cookie: 0,
         owner: 0,
-        shares_port: false,
     };
     for port in 1..=CLAIMS_MAX as u16 {
         world.registry.claim(world.clients[0], shadow(port)).unwrap();
@@ -565,7 +541,7 @@ fn what_is_asked_about_one_port_takes_no_longer_for_claims_of_others() {
     for port in 1..60_000 {
         let bound = Bound { scope: Scope::Any { v4: true, v6: true }, port, device: None };
         let (transport, purpose, cookie) = (Transport::Tcp, Purpose::Outgoing, u64::from(port));
-        let shadow = Shadow { transport, purpose, bound, cookie, owner: 0, shares_port: false };
+        let shadow = Shadow { transport, purpose, bound, cookie, owner: 0 };
         world.registry.claim(clients[usize::from(port % 4)], shadow).unwrap();
     }
     let began = std::time::Instant::now();
@@ -644,7 +620,7 @@ fn an_address_that_stays_away_is_forgotten() {
 #[test]
 fn datagrams_to_an_address_that_is_away_are_the_kernels() {
     let mut world = attached(1);
-    let socket = Event::Claim { client: 0, address: 3, port: 53, purpose: Purpose::Udp, shares_port: false };
+    let socket = Event::Claim { client: 0, address: 3, port: 53, purpose: Purpose::Udp };
     [Event::Connect, Event::Attach(0), socket].into_iter().for_each(|event| world.apply(event));
     settle_down(&mut world);
     assert_eq!(show(&mut world, 0b111, 53).len(), 1);

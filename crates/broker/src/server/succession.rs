@@ -192,7 +192,7 @@ mod tests {
         let from = broker.registry.add_client();
         let bound = Bound { scope: Scope::Any { v4: true, v6: true }, port: 80, device: None };
         let (transport, purpose) = (steering::Transport::Tcp, Purpose::Listener);
-        let shadow = Shadow { transport, purpose, bound, cookie: 7, owner: 0, shares_port: false };
+        let shadow = Shadow { transport, purpose, bound, cookie: 7, owner: 0 };
         broker.registry.claim(from, shadow).unwrap();
         let mut is_kept = |user| {
             let socket = Theirs::new(std::fs::File::open("/dev/null").unwrap().into(), user, &broker.helpers);

@@ -19,7 +19,7 @@ impl World {
                 own == *id
                     && shadow.transport == Transport::Tcp
                     && shadow.bound.covers(end)
-                    && (shadow.purpose == Purpose::Listener || shadow.shares_port)
+                    && shadow.purpose == Purpose::Listener
             })
         });
         if claim.transport == Transport::Tcp && is_shared {

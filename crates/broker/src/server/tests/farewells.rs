@@ -20,7 +20,6 @@ fn who_had_a_port_says_nothing_of_the_connections_of_the_next_user() {
             bound: Bound { scope: Scope::Any { v4: true, v6: false }, port: local.port(), device: None },
             cookie: owner.into(),
             owner,
-            shares_port: false,
         };
         let (first, next) = (broker.registry.add_client(), broker.registry.add_client());
         let claim = broker.registry.claim(first, listens(1)).unwrap();

@@ -56,7 +56,6 @@ fn claim(broker: &mut Broker, client: ClientId, local: SocketAddr) {
         bound,
         cookie: u64::from(local.port()),
         owner: 0,
-        shares_port: false,
     };
     broker.registry.claim(client, shadow).unwrap();
 }
