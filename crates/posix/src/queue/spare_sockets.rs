@@ -53,7 +53,9 @@ impl SpareSockets {
         if self.is_over || self.kept.len() >= KEPT_MAX {
             return;
         }
-        let Some((socket, user)) = internal::copy(fd).and_then(with_owner) else { return };
+        // A number that the program might want is none for it.
+        let copy = syscall::dup_owned(fd, internal::floor()).ok();
+        let Some((socket, user)) = copy.and_then(with_owner) else { return };
         let socket = Hidden::new(socket, table);
         self.kept.push_back(Spare { socket, domain, nonblocking, user, since: now });
     }
