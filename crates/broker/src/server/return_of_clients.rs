@@ -69,7 +69,7 @@ impl Broker {
         if self.succession.is_none() || self.connections.values().any(|other| other.key == key) {
             return Err(Refusal::NotYours);
         }
-        let shares = self.shared_with_anybody(key, queues);
+        let shares = self.shared_with_anybody(key, queues, self.identify(client).is_none());
         if let Some(connection) = self.connections.get_mut(&client).filter(|_| shares) {
             connection.options = Arc::new(Options { share: true, ..Options::clone(&connection.options) });
         }
@@ -100,9 +100,14 @@ impl Broker {
         Ok(())
     }
 
-    /// Whether who has this key shared a queue as only `--share` lets programs do: with another user's, or as root. Its own `sidestep run` may be gone, and would have said
-    /// it; when the queue is opened anew, it is to share it as before.
-    pub(super) fn shared_with_anybody(&self, key: Key, queues: &[(LinkNumber, Vec<u16>)]) -> bool {
+    /// Whether who has this key shared a queue as only `--share` lets programs do: with another user's, or as root, or as one that shares with nobody
+    /// otherwise. Its own `sidestep run` would have said it, and may be gone; when the queue is opened anew, it is to share it as before.
+    pub(super) fn shared_with_anybody(
+        &self,
+        key: Key,
+        queues: &[(LinkNumber, Vec<u16>)],
+        has_no_like: bool,
+    ) -> bool {
         queues.iter().any(|(link, _)| {
             let port = self.ports.iter().find(|port| port.link == *link);
             let open = port.and_then(|port| port.open.as_ref());
@@ -111,7 +116,7 @@ impl Broker {
             let (own, others): (Vec<_>, Vec<_>) = owners.iter().partition(|(_, owner)| owner.secret == key.0);
             own.iter().any(|(place, owner)| {
                 let mut beside = others.iter().filter(|(other, _)| queue_of(*other) == queue_of(*place));
-                beside.any(|(_, other)| other.user != owner.user || owner.user == 0)
+                beside.any(|(_, other)| has_no_like || other.user != owner.user || owner.user == 0)
             })
         })
     }

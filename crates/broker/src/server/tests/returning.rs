@@ -136,18 +136,20 @@ fn no_broker_is_behind_for_what_the_killed_one_did_not_answer() {
 /// Who is lent a queue anew is to share it with those that it shared it with.
 #[test]
 fn who_shared_a_queue_with_another_users_program_or_as_root_may_do_so_again() {
-    let shared = |users: [u32; 2], numbers: [u16; 2]| {
+    let shared_by = |has_no_like, users: [u32; 2], numbers: [u16; 2]| {
         let maps = Maps::default();
         for (number, user) in numbers.into_iter().zip(users) {
             maps.lend(number, QueueOwner { secret: [number.into(), 0], user });
         }
         let broker = Broker::open(setup_with(&maps, None, 2, family()), clock::Instant::ZERO).unwrap();
-        broker.shared_with_anybody(Key([numbers[0].into(), 0]), &[(0, vec![numbers[0]])])
+        broker.shared_with_anybody(Key([numbers[0].into(), 0]), &[(0, vec![numbers[0]])], has_no_like)
     };
+    let shared = |users, numbers| shared_by(false, users, numbers);
     let (first, its_second_place, second) = (0, 63, 1);
     assert!(shared([1, 2], [first, its_second_place]));
     assert!(shared([0, 0], [first, its_second_place]));
     assert!(!shared([1, 1], [first, its_second_place]), "one user's programs share without being told to");
+    assert!(shared_by(true, [1, 1], [first, its_second_place]), "but for those with capabilities");
     assert!(!shared([1, 2], [first, second]), "each has a queue");
 }
 
