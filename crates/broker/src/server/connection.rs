@@ -121,12 +121,12 @@ impl Connection {
         (self.joined, self.options) = (kin.joined, Arc::clone(&kin.options));
     }
 
-    /// The client was a killed broker's. If it has proven that by its queues, it keeps the key that it had.
     /// Whether it has said which program it is, and is one of ours.
     pub(super) fn is_program(&self) -> bool {
         self.program.is_some() && !self.is_stranger
     }
 
+    /// The client was a killed broker's. If it has proven that by its queues, it keeps the key that it had.
     pub(super) fn note_return(&mut self, key: Key, is_proven: bool) {
         self.filters = Filters::at_return(self.pid);
         if is_proven {
@@ -138,7 +138,7 @@ impl Connection {
         self.socket.as_fd()
     }
 
-    /// The same for a helper.
+    /// One more descriptor of the way to the client, for a helper.
     pub(super) fn socket_again(&self) -> std::io::Result<Theirs> {
         self.socket.try_clone()
     }

@@ -133,7 +133,7 @@ impl State {
     /// there, and to read what is left of them.
     pub(crate) fn drop_unused_stack(&mut self) {
         if !self.attached && !self.sockets.iter().any(|(_, socket)| socket.connection().is_some()) {
-            self.queue.runtime = None;
+            self.queue.drop_runtime();
         }
     }
 }

@@ -53,6 +53,12 @@ impl Queue {
         self.runtime.as_mut().map(Runtime::stack)
     }
 
+    /// There is no engine any more, and with it no turns in which what is kept for a while is given up.
+    pub(crate) fn drop_runtime(&mut self) {
+        self.runtime = None;
+        self.spare_sockets.clear();
+    }
+
     /// A call waits, has found nothing, and looks again at once.
     pub(crate) fn note_spinning(&mut self) {
         if let Some(runtime) = &mut self.runtime {

@@ -390,6 +390,15 @@ fn a_kernel_socket_of_which_others_may_know_is_not_used_again() {
     assert_eq!(spare(&pair), None, "a child has it, too");
 
     leave_spare(&pair, heard, |_| (), || ());
+    pair.right.lock().queue.drop_runtime();
+    assert_eq!(spare(&pair), None, "nobody would close it after a while");
+}
+
+#[test]
+fn a_kernel_socket_of_another_network_namespace_is_not_used_again() {
+    let pair = held();
+    let heard = pair.listen();
+    leave_spare(&pair, heard, |_| (), || ());
     pair.right.end_spare_sockets();
     assert_eq!(spare(&pair), None, "it may be of another network namespace");
 }

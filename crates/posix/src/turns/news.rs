@@ -171,7 +171,7 @@ impl State {
         for fd in descriptors {
             self.table.set(fd, Entry::None);
         }
-        self.queue.runtime = None;
+        self.queue.drop_runtime();
         self.queue.wake_driver();
     }
 }
