@@ -18,23 +18,6 @@ step() {
     echo "== $1"
 }
 
-unsteady=
-# Repeats the tests that failed in a run, if they are few; false if one fails again.
-repeat_failed() {
-    awk -f scripts/failed-tests.awk "$scratch/tests" >"$scratch/failed"
-    local target names all
-    all=$(cut -f 2 "$scratch/failed" | xargs)
-    [ "${SIDESTEP_REPEAT:-0}" != 0 ] && [ -n "$all" ] && [ "$(wc -w <<<"$all")" -le 3 ] || return 1
-    ! grep -qP '\t$' "$scratch/failed" || return 1 # A target that crashed.
-    step "again: $all"
-    while IFS=$'\t' read -r target names; do
-        # All packages, as before: one alone would be built again with other features.
-        # shellcheck disable=SC2086 # Words.
-        cargo test --workspace --features "$features" ${target#-p * } -- --exact $names </dev/null || return 1
-    done <"$scratch/failed"
-    unsteady=$all
-}
-
 step "format"
 cargo fmt --all --check
 
@@ -50,14 +33,12 @@ SIDESTEP_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/sidestep"
 SIDESTEP_EXAMPLES="${CARGO_TARGET_DIR:-$PWD/target}/debug/examples"
 SIDESTEP_PRELOAD="${CARGO_TARGET_DIR:-$PWD/target}/debug/libsidestep_preload.so"
 export SIDESTEP_BIN SIDESTEP_EXAMPLES SIDESTEP_PRELOAD
-cargo test --workspace --features "$features" --no-fail-fast 2>&1 | tee "$scratch/tests" || repeat_failed
+scripts/run-tests.py --summary "$scratch/summary" --workspace --features "$features"
 
 step "documentation: warnings are errors"
 RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --features "$features" --no-deps --document-private-items
 
-passed=$(awk '/^test result: / { sum += $4 } END { print sum + 0 }' "$scratch/tests")
-passed=$((passed + $(wc -w <<<"$unsteady")))
-ignored=$(awk '/^test result: / { sum += $8 } END { print sum + 0 }' "$scratch/tests")
+{ read -r passed && read -r ignored && read -r unsteady; } <"$scratch/summary"
 skipped=$(wc -l <"$SIDESTEP_SKIPPED")
 # A test that skipped itself has passed as far as the harness knows.
 passed=$((passed - skipped))
