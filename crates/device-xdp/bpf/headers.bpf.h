@@ -50,6 +50,7 @@ struct icmp_header {
 // The octet of a TCP header that says so, and what it says: RFC 9293, 3.1.
 #define TCP_FLAGS_AT 13
 #define TCP_SYN 0x02
+#define TCP_RST 0x04
 #define TCP_ACK 0x10
 
 // What was found in a packet, or in the one that it quotes: values, no pointers, so that the verifier need not follow each way through
@@ -64,6 +65,8 @@ struct packet {
 	__u8 quoted;
 	// A TCP segment that opens a connection.
 	__u8 begins;
+	// One that answers such a segment: who has the connection may be another than who had the last one with these ends.
+	__u8 answers;
 };
 
 // How far the packet has been read.
@@ -204,7 +207,7 @@ static __always_inline int is_icmp(const struct packet *packet)
 	return packet->key.protocol == (is_ipv4(packet) ? IPPROTO_ICMP : IPPROTO_ICMPV6);
 }
 
-// Reads the ports, and of TCP whether it opens a connection; false if the packet ends before.
+// Reads the ports, and of TCP whether it opens a connection, or answers that; false if the packet ends before.
 static __always_inline int take_transport(struct cursor *at, struct packet *packet)
 {
 	const __u8 *flags = (const __u8 *)at->next + TCP_FLAGS_AT;
@@ -214,8 +217,10 @@ static __always_inline int take_transport(struct cursor *at, struct packet *pack
 		return 0;
 	packet->key.port = packet->quoted ? transport->source : transport->destination;
 	packet->remote_port = packet->quoted ? transport->destination : transport->source;
-	packet->begins = packet->key.protocol == IPPROTO_TCP && !packet->quoted && (void *)flags + 1 <= at->end &&
-			 (*flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
+	if (packet->key.protocol == IPPROTO_TCP && !packet->quoted && (void *)flags + 1 <= at->end) {
+		packet->begins = (*flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
+		packet->answers = !packet->begins && *flags & (TCP_SYN | TCP_RST);
+	}
 	return 1;
 }
 

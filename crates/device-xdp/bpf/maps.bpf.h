@@ -51,8 +51,6 @@ struct claim_terms {
 #define KERNEL_NEW 1
 // Some flows are the kernel's: those that are noted. The program sets this itself where a listener of the kernel's goes first.
 #define KERNEL_SOME 2
-// The kernel has no connection but those that are noted: it would reset the others, whatever queue their segments come by.
-#define KERNEL_NONE 4
 
 // Beside the epoch in the note of a flow that a socket will get as soon as there is one: until then nobody knows the connection,
 // and the kernel would reset it.
@@ -138,6 +136,19 @@ struct {
 	__type(key, struct flow_key);
 	__type(value, __u32);
 } misdirected SEC(".maps");
+
+// Shared with nobody. What was found when a segment of a connection first came where whoever has claimed it only connects: bit 0 says that the kernel has
+// the connection, the others are those of the hash of its ends, by `secret`. A connection that has lost its place to another one is looked for again.
+#define FINDINGS 16384
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FINDINGS);
+	__type(key, __u32);
+	__type(value, __u64);
+} findings SEC(".maps");
+
+// Set by user space (loading.rs) when the program is loaded, so that nobody can choose ends with the same hash.
+const volatile __u64 secret;
 
 // Sockets: that of a queue by the queue's number, and those that share one by `SHARER` and their own numbers.
 struct {

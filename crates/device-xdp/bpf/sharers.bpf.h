@@ -19,9 +19,9 @@ static __always_inline __u64 mix(__u64 value)
 }
 
 // The same for every packet of a connection, and for errors about it.
-static __always_inline __u64 hash_flow(const struct packet *packet, __u64 secret)
+static __always_inline __u64 hash_flow(const struct packet *packet, __u64 seed)
 {
-	__u64 hash = secret;
+	__u64 hash = seed;
 
 	for (int word = 0; word < 4; word++) {
 		hash = mix(hash ^ ((__u64)packet->key.address[word] << 32 | packet->remote[word]));

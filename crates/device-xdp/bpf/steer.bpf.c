@@ -9,7 +9,7 @@
 //   - is UDP or TCP to a claimed (address, tags, port), or an ICMP error about a packet from there,
 //   - arrived on a queue on which the claim holds,
 //   - begins no connection that is a listener's of the kernel before it is the claim's,
-//   - belongs to no flow that the kernel has kept,
+//   - belongs to no flow that the kernel has kept, and to no connection of the kernel's where who has claimed it only connects,
 //   - fits a frame, whatever the MTU; a TCP segment may come in several where the sockets take that.
 // Everything else passes to the kernel, and so does a claimed packet on a queue that has no socket. But the kernel would reset
 // a TCP connection of which it gets a segment and knows nothing: one that no socket can be given is dropped, and sent again. So is
@@ -122,6 +122,51 @@ static __always_inline int is_reopening(void)
 	return until && *until && bpf_ktime_get_ns() < *until;
 }
 
+// Notes in a table of `kernel_flows` that a flow is the kernel's; false if the table has no room.
+static __always_inline int note(void *table, const struct flow_key *flow, struct claim_terms *terms)
+{
+	__u32 epoch = terms->epoch;
+
+	if (bpf_map_update_elem(table, flow, &epoch, BPF_ANY))
+		return 0;
+	if (!(terms->flags & KERNEL_SOME))
+		terms->flags |= KERNEL_SOME;
+	return 1;
+}
+
+// Whether the kernel has the connection of a segment, or of one that an ICMP error quotes. It is asked when the first one comes, and when a connection may have
+// begun that has the ends of an earlier one. Apart from the rest, whose stack has no room for it.
+static __noinline int is_kernels(struct xdp_md *ctx, const struct packet *packet, struct claim_terms *terms)
+{
+	__u64 hash = hash_flow(packet, secret);
+	__u32 place = hash % FINDINGS, index = terms->table, state;
+	struct flow_key flow = flow_of(packet);
+	__u64 *found = bpf_map_lookup_elem(&findings, &place);
+	void *table;
+
+	if (!found)
+		return 0;
+	if (packet->answers || (*found | 1) != (hash | 1)) {
+		state = state_at_kernel(ctx, packet);
+		*found = (hash & ~1ULL) | (state && state != BPF_TCP_LISTEN && state != BPF_TCP_TIME_WAIT);
+	}
+	if (!(*found & 1))
+		return 0;
+	table = terms->listening ? bpf_map_lookup_elem(&kernel_flows, &index) : NULL;
+	if (table)
+		note(table, &flow, terms);
+	return 1;
+}
+
+// Whether a packet is of a connection that the kernel has, though it is not noted: one that was there before a claim of somebody who only connects,
+// or one that was made from a claimed port. A broker sees to it that there is none, but users may trick it, and it may be killed. Where somebody listens,
+// connections that were there are noted, and the kernel is asked, and what it has is noted, when one may begin.
+static __always_inline int is_kernels_own(struct xdp_md *ctx, const struct packet *packet, struct claim_terms *terms)
+{
+	return packet->key.protocol == IPPROTO_TCP && !packet->begins && (packet->answers || !terms->listening) &&
+	       is_kernels(ctx, packet, terms);
+}
+
 // What becomes of a packet whose flow is noted under a claim that has flags; REDIRECTED if it is like others of the claim. A flow
 // that begins is the kernel's from now on if it is wanted so, or if its queue is not `served` now and might be later. Where it is
 // served, a SYN that no socket can be given is not believed: a forged one would take a connection from who has it.
@@ -134,13 +179,8 @@ static __always_inline enum outcome by_notes(const struct packet *packet, struct
 
 	if (!table)
 		return REDIRECTED;
-	if ((terms->flags & KERNEL_NEW || !served) && packet->begins) {
-		if (bpf_map_update_elem(table, &flow, &epoch, BPF_ANY))
-			return REDIRECTED;
-		if (!(terms->flags & KERNEL_SOME))
-			terms->flags |= KERNEL_SOME;
-		return PASSED_KERNEL_FLOW;
-	}
+	if ((terms->flags & KERNEL_NEW || !served) && packet->begins)
+		return note(table, &flow, terms) ? PASSED_KERNEL_FLOW : REDIRECTED;
 	if (!(terms->flags & KERNEL_SOME))
 		return REDIRECTED;
 	noted = bpf_map_lookup_elem(table, &flow);
@@ -151,15 +191,15 @@ static __always_inline enum outcome by_notes(const struct packet *packet, struct
 
 // A segment that no socket can be given for its queue, though the claim holds on others, and that is of no connection of the kernel's, which would reset it. Behind
 // a veth the peer's kernel chooses another queue when something was lost, again and again until it is one of the claim's: such a segment is dropped, for so long.
-// Then, if there is no such connection at all, the peer is to learn that. Of the handshakes that the kernel has begun without a socket (SYN cookies) it is noted
-// that they are its own. Apart from the rest, whose stack has no room for it.
+// Then, if there is no such connection at all, the peer is to learn that; but not where whoever has claimed it only connects, of which there are no more than there
+// are. Of the handshakes that the kernel has begun without a socket (SYN cookies) it is noted that they are its own. Apart from the rest, whose stack has no room for it.
 static __noinline enum outcome by_another_queue(struct xdp_md *ctx, const struct packet *packet, const struct claim_terms *terms)
 {
 	struct flow_key flow = flow_of(packet);
 	__u32 now = bpf_ktime_get_ns() / SECOND, state;
 	__u32 *noted;
 
-	if (!(terms->flags & KERNEL_NONE)) {
+	if (terms->listening) {
 		state = state_at_kernel(ctx, packet);
 		if (state && state != BPF_TCP_LISTEN)
 			return PASSED_OTHER_QUEUE;
@@ -167,7 +207,7 @@ static __noinline enum outcome by_another_queue(struct xdp_md *ctx, const struct
 	noted = bpf_map_lookup_elem(&misdirected, &flow);
 	if (!noted || now - *noted > MISDIRECTED_NEW)
 		bpf_map_update_elem(&misdirected, &flow, &now, BPF_ANY);
-	else if (!(terms->flags & KERNEL_NONE) && now - *noted > MISDIRECTED_MAX)
+	else if (terms->listening && now - *noted > MISDIRECTED_MAX)
 		return PASSED_OTHER_QUEUE;
 	return DROPPED_CLAIMED_TCP;
 }
@@ -182,9 +222,9 @@ static __always_inline __u64 length_of(struct xdp_md *ctx, int chains)
 static __always_inline enum outcome decide(struct xdp_md *ctx, const struct packet *packet, enum outcome obstacle, int chains)
 {
 	enum outcome noted = REDIRECTED;
+	__u32 queue = ctx->rx_queue_index, socket;
 	struct claim_terms *terms;
 	__u64 queues;
-	__u32 socket;
 	int served;
 
 	if (!is_port_claimed(&packet->key))
@@ -194,8 +234,10 @@ static __always_inline enum outcome decide(struct xdp_md *ctx, const struct pack
 		return obstacle ?: PASSED_UNCLAIMED_ADDRESS;
 	if (length_of(ctx, chains) > PACKET_MAX && !(chains && is_tcp_segment(packet)))
 		obstacle = PASSED_TOO_LONG;
-	queues = takers(ctx, packet, terms, ctx->rx_queue_index);
-	socket = socket_for(packet, queues, ctx->rx_queue_index, queues != terms->queues);
+	if (is_kernels_own(ctx, packet, terms))
+		return PASSED_KERNEL_FLOW;
+	queues = takers(ctx, packet, terms, queue);
+	socket = socket_for(packet, queues, queue, queues != terms->queues);
 	if (terms->flags & (KERNEL_NEW | KERNEL_SOME) || queues != terms->queues ||
 	    (socket == NO_SOCKET && packet->begins && terms->queues)) {
 		served = socket != NO_SOCKET && has_socket(socket);

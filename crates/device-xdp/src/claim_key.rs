@@ -51,7 +51,6 @@ impl ClaimKey {
 /// Flags of [`ClaimValue`].
 const KERNEL_NEW: u16 = 1;
 const KERNEL_SOME: u16 = 2;
-const KERNEL_NONE: u16 = 4;
 
 /// `struct claim_terms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,9 +69,7 @@ unsafe impl aya::Pod for ClaimValue {}
 impl From<ClaimTerms> for ClaimValue {
     fn from(terms: ClaimTerms) -> ClaimValue {
         let flag = |set: bool, flag: u16| if set { flag } else { 0 };
-        let flags = flag(terms.kernel_new, KERNEL_NEW)
-            | flag(terms.kernel_some, KERNEL_SOME)
-            | flag(terms.kernel_none, KERNEL_NONE);
+        let flags = flag(terms.kernel_new, KERNEL_NEW) | flag(terms.kernel_some, KERNEL_SOME);
         let Marks { table, epoch } = terms.marks;
         let (queues, listening) = (terms.queues.bits(), terms.listening.bits());
         ClaimValue { queues, listening, flags, table, epoch }
@@ -82,10 +79,10 @@ impl From<ClaimTerms> for ClaimValue {
 impl From<ClaimValue> for ClaimTerms {
     fn from(value: ClaimValue) -> ClaimTerms {
         let has = |flag: u16| value.flags & flag != 0;
-        let (kernel_new, kernel_some, kernel_none) = (has(KERNEL_NEW), has(KERNEL_SOME), has(KERNEL_NONE));
+        let (kernel_new, kernel_some) = (has(KERNEL_NEW), has(KERNEL_SOME));
         let marks = Marks { table: value.table, epoch: value.epoch };
         let [queues, listening] = [value.queues, value.listening].map(QueueSet::from_bits);
-        ClaimTerms { queues, listening, kernel_new, kernel_some, kernel_none, marks }
+        ClaimTerms { queues, listening, kernel_new, kernel_some, marks }
     }
 }
 
@@ -170,17 +167,10 @@ mod tests {
             ClaimValue { queues: u64::MAX, listening: u64::MAX, flags: 0, table: 0, epoch: 0 }
         );
         let queues = QueueSet::from_iter([1]);
-        let terms = ClaimTerms {
-            queues,
-            listening: queues,
-            kernel_new: true,
-            kernel_some: false,
-            kernel_none: false,
-            marks: MARKS,
-        };
+        let terms =
+            ClaimTerms { queues, listening: queues, kernel_new: true, kernel_some: false, marks: MARKS };
         assert_eq!(value(terms), ClaimValue { queues: 2, listening: 2, flags: 1, table: 3, epoch: 7 });
         assert_eq!(value(ClaimTerms { kernel_some: true, ..terms }).flags, 3);
-        assert_eq!(value(ClaimTerms { kernel_none: true, ..terms }).flags, 5);
     }
 
     #[test]
@@ -192,14 +182,7 @@ mod tests {
         assert_eq!(ClaimKey { protocol: 1, ..claim("192.0.2.1", Transport::Tcp, 1).into() }.claim(), None);
         let queues = QueueSet::from_iter([1, 63]);
         let listening = QueueSet::NONE;
-        let terms = ClaimTerms {
-            queues,
-            listening,
-            kernel_new: false,
-            kernel_some: true,
-            kernel_none: true,
-            marks: MARKS,
-        };
+        let terms = ClaimTerms { queues, listening, kernel_new: false, kernel_some: true, marks: MARKS };
         assert_eq!(ClaimTerms::from(ClaimValue::from(terms)), terms);
     }
 

@@ -1,6 +1,7 @@
 //! Loading BPF programs, and attaching the steering program.
 
 use std::error::Error;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -52,6 +53,8 @@ pub(crate) fn open_object(directory: Option<&Path>) -> Result<Ebpf, XdpError> {
             loader.map_pin_path(name, directory.join(name));
         }
     }
+    let secret = RandomState::new().hash_one(0);
+    loader.override_global("secret", &secret, true);
     loader.load(OBJECT).map_err(|error| load_error(&error))
 }
 

@@ -61,14 +61,7 @@ fn claim() -> Claim {
 
 fn terms() -> ClaimTerms {
     let queues = QueueSet::from_iter([0]);
-    ClaimTerms {
-        queues,
-        listening: queues,
-        kernel_new: false,
-        kernel_some: true,
-        kernel_none: false,
-        marks: MARKS,
-    }
+    ClaimTerms { queues, listening: queues, kernel_new: false, kernel_some: true, marks: MARKS }
 }
 
 /// Sends a segment from this port of the client to the claimed one, and waits until it is counted as `outcome`.

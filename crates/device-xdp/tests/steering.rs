@@ -8,12 +8,13 @@ mod packet_socket;
 mod support;
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use device_xdp::{AttachMode, Flow, SteeringOptions, SteeringProgram, XdpDevice, XdpOptions};
+use rustix::net::{AddressFamily, SocketType};
 use steering::{Claim, ClaimTerms, LocalAddress, Marks, QueueSet, Transport, VlanTags};
 
 use crafted::*;
@@ -29,7 +30,6 @@ const KERNEL_SOME: ClaimTerms = ClaimTerms {
     queues: QueueSet::ALL,
     listening: QueueSet::ALL,
     kernel_new: false,
-    kernel_none: false,
 };
 const MARKS: Marks = Marks { table: 0, epoch: 0 };
 const NEXT: Marks = Marks { epoch: 1, ..MARKS };
@@ -117,6 +117,25 @@ fn flow_of(transport: Transport, [local, remote]: [SocketAddr; 2]) -> Flow {
 
 fn flow_v6(source: u16) -> [SocketAddr; 2] {
     [SocketAddr::new(SERVER_V6.into(), PORT), SocketAddr::new(CLIENT_V6.into(), source)]
+}
+
+/// The kernel connects to this port of the client's from [`PORT`], which others may have, too.
+fn connect_from_port(port: u16) -> std::io::Result<TcpStream> {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
+    rustix::net::bind(&socket, &SocketAddrV4::new(SERVER_V4, PORT))?;
+    rustix::net::connect(&socket, &SocketAddrV4::new(CLIENT_V4, port))?;
+    Ok(socket.into())
+}
+
+/// What the peer of a connection says arrives.
+fn assert_talk(stream: &mut TcpStream, listener: &TcpListener) {
+    let (mut peer, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    for _ in 0..2 {
+        peer.write_all(b"question").unwrap();
+        stream.read_exact(&mut [0; 8]).unwrap();
+    }
 }
 
 /// TCP in packets that no socket is given.
@@ -363,7 +382,7 @@ fn connections_that_begin_where_no_socket_takes_them_stay_with_the_kernel() {
 #[test]
 fn segments_of_connections_that_come_by_another_queue_are_dropped_where_the_kernel_has_none() {
     let elsewhere =
-        ClaimTerms { queues: QueueSet::from_iter([1]), kernel_none: true, ..ClaimTerms::default() };
+        ClaimTerms { queues: QueueSet::from_iter([1]), listening: QueueSet::NONE, ..ClaimTerms::default() };
     let Some(mut setting) = Setting::new(elsewhere) else { return };
     let [local, remote] = flow(4000);
     let [one, other] = [[local, remote], flow(4001)].map(|ends| flow_of(Transport::Tcp, ends));
@@ -374,7 +393,7 @@ fn segments_of_connections_that_come_by_another_queue_are_dropped_where_the_kern
     assert!(!setting.program.take_misdirected(one).unwrap(), "it is said once");
     assert!(!setting.program.take_misdirected(other).unwrap());
     // What begins a connection, and datagrams, are the kernel's.
-    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, SYN, 0))), "passed_other_queue");
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4002, PORT, SYN, 0))), "passed_kernel_flow");
     assert_eq!(setting.outcome(&ipv4(UDP, &udp(4000, PORT, 10))), "passed_other_queue");
     // So are flows that are noted, and what comes where the claim holds is not dropped.
     setting.set_terms(ClaimTerms { kernel_some: true, ..elsewhere });
@@ -384,6 +403,31 @@ fn segments_of_connections_that_come_by_another_queue_are_dropped_where_the_kern
     let _device = setting.device();
     setting.set_terms(ClaimTerms { queues: QueueSet::ALL, ..elsewhere });
     assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4001, PORT, ACK, 0))), "redirected");
+}
+
+/// A broker gives no claims to connect from ports at which the kernel has connections, but users may trick it, and it may be killed.
+#[test]
+fn a_claim_to_connect_takes_nothing_of_connections_that_the_kernel_has() {
+    let connects = ClaimTerms { listening: QueueSet::NONE, ..ClaimTerms::default() };
+    let Some(mut setting) = Setting::new(KERNEL_SOME) else { return };
+    // One was there before the claim, and before the socket.
+    let [one, other] =
+        [80, 82].map(|port| setting.lab.in_client(|| TcpListener::bind((CLIENT_V4, port))).unwrap());
+    let mut early = connect_from_port(80).unwrap();
+    let _device = setting.device();
+    setting.set_terms(connects);
+    assert_talk(&mut early, &one);
+    // One begins afterwards, from the claimed port; and another one is refused.
+    assert_talk(&mut connect_from_port(82).unwrap(), &other);
+    assert_eq!(connect_from_port(84).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    assert_eq!(setting.counts()["redirected"], 0);
+    // What the kernel has not is for the socket, also between the ends of one that it had.
+    for source in [84, 4000] {
+        for flags in [SYN | ACK, ACK, RST] {
+            let frame = ipv4(TCP, &tcp(source, PORT, flags, 0));
+            assert_eq!(setting.outcome(&frame), "redirected", "from {source}: {flags:#x}");
+        }
+    }
 }
 
 #[test]

@@ -159,6 +159,14 @@ hooks! {
         { if ours(fd) => descriptor::fcntl(fd, command, argument) }
     [ioctl](fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int
         { if ours(fd) => descriptor::ioctl(fd, request, argument) }
+    [fstat fstat64](fd: c_int, status: *mut c_void) -> c_int
+        { if ours(fd) => descriptor::fstat(fd) }
+    [__fxstat __fxstat64](version: c_int, fd: c_int, status: *mut c_void) -> c_int
+        { if ours(fd) => descriptor::fstat(fd) }
+    [fstatat fstatat64](fd: c_int, path: *const c_char, status: *mut c_void, flags: c_int) -> c_int
+        { if descriptor::is_itself(fd, path, flags) => descriptor::fstat(fd) }
+    [statx](fd: c_int, path: *const c_char, flags: c_int, mask: c_uint, status: *mut c_void) -> c_int
+        { if descriptor::is_itself(fd, path, flags) => descriptor::fstat(fd) }
 
     // Streams, which read and write past all hooks.
     [fdopen _IO_fdopen](fd: c_int, mode: *const c_char) -> Stream

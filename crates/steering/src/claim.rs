@@ -109,9 +109,6 @@ pub struct ClaimTerms {
     /// Some flows are marked as the kernel's, and their packets go to the kernel. New connections that no socket takes are marked as
     /// well, so that they stay with the kernel when a socket comes later. Costs a look-up for every packet.
     pub kernel_some: bool,
-    /// The kernel has no TCP connection of the claim but those that are marked. So a segment of one that comes by another queue is dropped: the kernel
-    /// would reset the connection.
-    pub kernel_none: bool,
     /// Which marks of flows are the claim's.
     pub marks: Marks,
 }
@@ -149,14 +146,7 @@ impl ClaimTerms {
 impl Default for ClaimTerms {
     fn default() -> ClaimTerms {
         let (queues, listening) = (QueueSet::ALL, QueueSet::ALL);
-        ClaimTerms {
-            queues,
-            listening,
-            kernel_new: false,
-            kernel_some: false,
-            kernel_none: false,
-            marks: Marks::default(),
-        }
+        ClaimTerms { queues, listening, kernel_new: false, kernel_some: false, marks: Marks::default() }
     }
 }
 

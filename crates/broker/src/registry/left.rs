@@ -211,7 +211,7 @@ mod tests {
     fn terms(queues: &[u16], kernel_new: bool, kernel_some: bool) -> ClaimTerms {
         let queues: QueueSet = queues.iter().copied().collect();
         let marks = Marks { table: 3, epoch: 7 };
-        ClaimTerms { queues, listening: queues, kernel_new, kernel_some, kernel_none: false, marks }
+        ClaimTerms { queues, listening: queues, kernel_new, kernel_some, marks }
     }
 
     fn listener() -> Shadow {

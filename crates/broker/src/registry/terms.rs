@@ -147,11 +147,8 @@ impl Registry {
         let is_draining = state.left_drained != QueueSet::NONE || state.users.iter().any(is_draining);
         let kernel_new = self.ports.is_marking(key.port) || is_draining;
         let kernel_some = kernel_new || is_awaited || self.ports.has_kernel_connections(key.port);
-        let is_ours = |user: &Likeness| user.purpose == Purpose::Outgoing;
-        let kernel_none =
-            state.left == QueueSet::NONE && !state.users.is_empty() && state.users.iter().all(is_ours);
         let marks = self.ports.marks(key.port);
-        Some(ClaimTerms { queues, listening, kernel_new, kernel_some, kernel_none, marks })
+        Some(ClaimTerms { queues, listening, kernel_new, kernel_some, marks })
     }
 
     /// Who gets what comes to a key. A connection that begins, and a datagram, is for those sockets alone that match it best; a segment of a

@@ -137,7 +137,6 @@ fn a_new_listener_leaves_new_connections_to_the_kernel_until_those_that_it_has_a
         listening: QueueSet::NONE,
         kernel_new: true,
         kernel_some: true,
-        kernel_none: false,
         marks: Marks::default(),
     };
     assert_eq!(terms(&world, 80), [nothing]);
@@ -149,7 +148,6 @@ fn a_new_listener_leaves_new_connections_to_the_kernel_until_those_that_it_has_a
         listening: queues,
         kernel_new: false,
         kernel_some: true,
-        kernel_none: false,
         marks: Marks::default(),
     };
     assert_eq!(terms(&world, 80), [some], "SYNs that passed during the look were noted");
@@ -190,10 +188,7 @@ fn a_port_of_an_outgoing_connection_takes_effect_at_once() {
     world.apply(Event::Claim { client: 0, address: 3, port: 81, purpose: Purpose::Outgoing });
     world.settle();
     assert_eq!(terms(&world, 81)[0].queues, QueueSet::from_bits(1), "nobody else can have the port");
-    assert!(terms(&world, 81)[0].kernel_none);
-    world.apply(listen(0, 81));
-    world.settle();
-    assert!(!terms(&world, 81)[0].kernel_none, "its listener may have connections of the kernel");
+    assert_eq!(terms(&world, 81)[0].listening, QueueSet::NONE, "so the kernel's connections are its own");
 }
 
 #[test]

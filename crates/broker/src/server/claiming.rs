@@ -27,7 +27,7 @@ impl Broker {
             let shadow = shadow::examine(&socket, transport.into(), purpose, namespace)?;
             let kept = match purpose {
                 Purpose::Outgoing => {
-                    let holder = shadow::hold_port(&socket)?;
+                    let holder = shadow::hold_port(&socket, &shadow.bound)?;
                     Some(socket.replaced_by(holder))
                 }
                 _ => {

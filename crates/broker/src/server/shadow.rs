@@ -43,12 +43,10 @@ pub(super) fn examine(
         return Err(Refusal::NotBound);
     }
     check_purpose(socket, purpose)?;
-    let bound =
-        Bound { scope: scope_of(socket, local), port: local.port(), device: device_of(socket, local) };
     Ok(Shadow {
         transport,
         purpose,
-        bound,
+        bound: bound_at(socket, local),
         cookie: sockopt::socket_cookie(socket).map_err(|_| Refusal::NotThisTransport)?,
         owner: rustix::fs::fstat(socket).map_err(|_| Refusal::NoSocket)?.st_uid,
     })
@@ -58,16 +56,16 @@ pub(super) fn examine(
 /// nobody tells us, and would be the next one's whose packets the claim takes.
 ///
 /// Two sockets that do not listen may have a port if both were bound with `SO_REUSEADDR`, or have it when the second one is bound. After that
-/// nobody may have it besides them.
-pub(super) fn hold_port(socket: impl AsFd) -> Result<OwnedFd, Refusal> {
+/// nobody may have it besides them. `bound` is where it was bound when it was looked at: meanwhile its program may have bound it elsewhere.
+pub(super) fn hold_port(socket: impl AsFd, bound: &Bound) -> Result<OwnedFd, Refusal> {
     let socket = socket.as_fd();
     sockopt::set_socket_reuseaddr(socket, true).map_err(|_| Refusal::NotBound)?;
     let holder = bind_beside(socket).map_err(|_| Refusal::NotBound);
     let _ = sockopt::set_socket_reuseaddr(socket, false); // It could be set just now.
-    holder
+    holder.and_then(|(holder, held)| if held == *bound { Ok(holder) } else { Err(Refusal::NotBound) })
 }
 
-fn bind_beside(socket: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+fn bind_beside(socket: BorrowedFd<'_>) -> Result<(OwnedFd, Bound), Errno> {
     let local = SocketAddr::try_from(net::getsockname(socket)?)?;
     let domain = sockopt::socket_domain(socket)?;
     let holder = net::socket_with(domain, SocketType::STREAM, SocketFlags::CLOEXEC, Some(ipproto::TCP))?;
@@ -82,7 +80,8 @@ fn bind_beside(socket: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     sockopt::set_socket_reuseaddr(&holder, true)?;
     net::bind(&holder, &local)?;
     sockopt::set_socket_reuseaddr(&holder, false)?;
-    Ok(holder)
+    let held = bound_at(holder.as_fd(), local);
+    Ok((holder, held))
 }
 
 /// Where the kernel has sockets at the port of a claim that gets what begins. What the kernel does not tell is not known.
@@ -157,6 +156,10 @@ fn check_purpose(socket: BorrowedFd<'_>, purpose: Purpose) -> Result<(), Refusal
 /// Whether others may be bound to its port if they say so, too.
 fn shares_port(socket: BorrowedFd<'_>) -> bool {
     sockopt::socket_reuseaddr(socket).unwrap_or(true) || sockopt::socket_reuseport(socket).unwrap_or(true)
+}
+
+fn bound_at(socket: BorrowedFd<'_>, local: SocketAddr) -> Bound {
+    Bound { scope: scope_of(socket, local), port: local.port(), device: device_of(socket, local) }
 }
 
 fn scope_of(socket: BorrowedFd<'_>, local: SocketAddr) -> Scope {
@@ -269,6 +272,26 @@ mod tests {
         }
     }
 
+    /// Holds the port of a socket, where it is bound.
+    fn hold(socket: &OwnedFd) -> Result<OwnedFd, Refusal> {
+        let local = SocketAddr::try_from(net::getsockname(socket).unwrap()).unwrap();
+        hold_port(socket, &bound_at(socket.as_fd(), local))
+    }
+
+    #[test]
+    fn a_port_that_its_socket_has_left_is_not_held() {
+        let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let bound = || {
+            let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+            net::bind(&socket, &at(0)).unwrap();
+            socket
+        };
+        let [looked_at, elsewhere] = [bound(), bound()];
+        let name = SocketAddr::try_from(net::getsockname(&looked_at).unwrap()).unwrap();
+        let found = bound_at(looked_at.as_fd(), name);
+        assert_eq!(hold_port(&elsewhere, &found).unwrap_err(), Refusal::NotBound);
+    }
+
     #[test]
     fn a_held_port_stays_when_its_socket_loses_it_and_nobody_else_gets_it() {
         let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
@@ -276,7 +299,7 @@ mod tests {
         let socket = made();
         net::bind(&socket, &at(0)).unwrap();
         let port = SocketAddr::try_from(net::getsockname(&socket).unwrap()).unwrap().port();
-        let holder = hold_port(&socket).unwrap();
+        let holder = hold(&socket).unwrap();
         assert_eq!(sockopt::socket_reuseaddr(&socket), Ok(false), "as before");
         assert_eq!(net::connect(&socket, &at(1)), Err(Errno::CONNREFUSED));
         let with = |shares| {
@@ -303,7 +326,7 @@ mod tests {
         ] {
             let socket = net::socket(domain, SocketType::STREAM, None).unwrap();
             net::bind(&socket, &local.parse::<SocketAddr>().unwrap()).unwrap();
-            let holder = hold_port(&socket).unwrap();
+            let holder = hold(&socket).unwrap();
             assert_eq!(net::getsockname(&holder), net::getsockname(&socket), "{local}");
         }
     }

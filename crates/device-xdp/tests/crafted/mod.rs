@@ -15,6 +15,7 @@ pub(crate) const DESTINATION_OPTIONS: u8 = 60;
 pub(crate) const FRAGMENT: u8 = 44;
 
 pub(crate) const SYN: u8 = 0x02;
+pub(crate) const RST: u8 = 0x04;
 pub(crate) const ACK: u8 = 0x10;
 
 /// IPv4's field for a first fragment, more to come, and that for a later one.

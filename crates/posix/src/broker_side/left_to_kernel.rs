@@ -7,6 +7,7 @@ pub(crate) enum MadeBecause {
     Profile,
     NoQueue,
     Threads,
+    Identified,
     Socket,
     NotOurs,
     Broker,
@@ -18,11 +19,15 @@ pub(crate) enum MadeBecause {
 
 impl MadeBecause {
     /// In the order in which they are told.
-    const ALL: [(MadeBecause, &'static str); 11] = [
+    const ALL: [(MadeBecause, &'static str); 12] = [
         (MadeBecause::ThisHost, "it goes to a loopback address, or to that of no single host"),
         (MadeBecause::Profile, "the program's profile says so"),
         (MadeBecause::NoQueue, "there was no queue"),
         (MadeBecause::Threads, "a thread for each of those before slept in it"),
+        (
+            MadeBecause::Identified,
+            "the program asked which those before were (fstat(2), SO_COOKIE), and they had to move",
+        ),
         (MadeBecause::Socket, "of the socket: by an option, or as other processes have it, too"),
         (MadeBecause::NotOurs, "no interface that is used leads to the peer"),
         (MadeBecause::Broker, "the broker did not tell the way to the peer, or not in time"),
@@ -93,7 +98,7 @@ mod tests {
             left.note_made(why);
         }
         left.note_made(MadeBecause::NoQueue);
-        assert_eq!((left.made(), left.made_because().len()), (12, 11));
+        assert_eq!((left.made(), left.made_because().len()), (13, 12));
         assert!(left.made_because().contains(&("there was no queue", 2)));
         assert_eq!(left.moved_because(), [("a thread for each of them slept in it", 2)]);
     }

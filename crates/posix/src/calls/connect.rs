@@ -187,8 +187,8 @@ impl State {
         if self.queue.runtime.is_none() {
             return Err(MadeBecause::NoQueue);
         }
-        if self.makes_unsuited() {
-            return Err(MadeBecause::Threads);
+        if let Some(why) = self.makes_unsuited() {
+            return Err(why);
         }
         let socket = self.sockets.get(id).ok_or(MadeBecause::Socket)?;
         let (fd, domain) = (socket.fd(), socket.domain);

@@ -12,7 +12,7 @@ use crate::ids::SocketId;
 use crate::process::{Process, State};
 use crate::socket::kernel_only::has_adopted;
 use crate::socket::stall::Stall;
-use crate::socket::usage::Sleeps;
+use crate::socket::usage::Experience;
 use crate::socket::{Happening, Place, Role, Socket};
 use crate::waiter::Waiter;
 
@@ -243,7 +243,7 @@ impl State {
         std::mem::forget(std::mem::take(&mut self.queue));
         self.asked_by_children.clear();
         self.left_to_kernel = LeftToKernel::default();
-        self.sleeps_of_made = Sleeps::default();
+        self.experience_of_made = Experience::default();
         self.observers = 0; // Their threads are not here.
         self.forget_closing();
         self.moved_in_calls.forget();

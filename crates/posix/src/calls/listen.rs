@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 
 use crate::process::Process;
 use crate::socket::queueing::Queueing;
-use crate::socket::usage::Sleeps;
+use crate::socket::usage::Experience;
 use crate::socket::{Place, Role};
 
 impl Process {
@@ -23,7 +23,7 @@ impl Process {
                     backlog,
                     adopted: VecDeque::new(),
                     queueing: Queueing::default(),
-                    sleeps: Sleeps::default(),
+                    experience: Experience::default(),
                 };
                 state.note_news(id);
             }

@@ -12,6 +12,7 @@ mod epoll_control;
 mod epoll_kernel;
 mod epoll_wait;
 mod error_queue;
+mod identity;
 mod interrupted;
 mod kernel_only;
 mod lifecycle;
@@ -223,6 +224,12 @@ pub fn dup(from: RawFd, to: Option<RawFd>, flags: i32) -> Verdict<RawFd> {
 /// and [`is_ours`] says no from then on.
 pub fn move_to_kernel(fd: RawFd) {
     with_ours(fd, |process| process.pass_on(fd));
+}
+
+/// The program is about to ask the kernel which socket `fd` is, by fstat(2), and may tell others. What is on the stack has no socket of the kernel's of its
+/// own, or one that it loses when it moves: it moves now.
+pub fn before_identity(fd: RawFd) {
+    with_ours(fd, |process| process.identify(fd));
 }
 
 /// The program is likely to be killed by the next signal, while it ends by itself: what waits at its listeners is for others that have them. If it waits there

@@ -11,7 +11,7 @@ use crate::request::Verdict;
 use crate::socket::queueing::Queueing;
 use crate::socket::touched::Touched;
 use crate::socket::udp::UdpRole;
-use crate::socket::usage::Sleeps;
+use crate::socket::usage::Experience;
 use crate::socket::{Place, Role, Socket, kernel_only};
 
 /// What kind of socket it is, without the flags.
@@ -128,7 +128,7 @@ impl State {
                     backlog: BACKLOG,
                     adopted: VecDeque::new(),
                     queueing: Queueing::default(),
-                    sleeps: Sleeps::default(),
+                    experience: Experience::default(),
                 }
             }
             (libc::SOCK_STREAM, Some(libc::IPPROTO_TCP)) if !has_peer(fd) => Role::Stream(Place::Kernel),

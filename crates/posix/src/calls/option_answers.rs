@@ -10,8 +10,8 @@ use crate::calls::option_value::put;
 use crate::errno::{Errno, fail};
 use crate::ids::SocketId;
 use crate::process::State;
+use crate::socket::Role;
 use crate::socket::tcp_info::linux_tcp_info;
-use crate::socket::{Role, judge};
 
 impl State {
     /// `TCP_INFO` of a listener: as the kernel has it, but for what waits here.
@@ -56,7 +56,6 @@ impl State {
         now: Instant,
     ) -> Option<Result<usize, Errno>> {
         match (level, option) {
-            (libc::SOL_SOCKET, libc::SO_COOKIE) => return Some(self.cookie(id, value)),
             (libc::SOL_SOCKET, libc::SO_PEERNAME) => return Some(self.peer_name(id, value)),
             (libc::SOL_SOCKET, libc::SO_INCOMING_CPU) => {
                 let socket = self.sockets.get(id)?;
@@ -83,21 +82,6 @@ impl State {
             _ => return None,
         };
         Some(put(level, &int.to_ne_bytes(), value))
-    }
-
-    /// `SO_COOKIE`: the cookie of a private socket.
-    fn cookie(&mut self, id: SocketId, value: &mut [u8]) -> Result<usize, Errno> {
-        const OPTION: (i32, i32) = (libc::SOL_SOCKET, libc::SO_COOKIE);
-        let socket = self.sockets.get_mut(id).ok_or(Errno(libc::EBADF))?;
-        if value.len() < 8 {
-            return fail(libc::EINVAL);
-        }
-        if socket.settings.get(OPTION.0, OPTION.1).is_none() {
-            let mut cookie = [0; 8];
-            judge::get(socket.domain, OPTION.0, OPTION.1, &mut cookie)?;
-            socket.settings.set(OPTION.0, OPTION.1, &cookie);
-        }
-        put(OPTION.0, socket.settings.get(OPTION.0, OPTION.1).unwrap_or_default(), value)
     }
 
     /// `SO_PEERNAME`, which fails if the buffer is too large.

@@ -82,6 +82,10 @@ impl Process {
             return Verdict::Done(put(level, &error.to_ne_bytes(), value));
         }
         match &socket.role {
+            Role::Stream(Place::Stack(_)) if (level, option) == (libc::SOL_SOCKET, libc::SO_COOKIE) => {
+                self.before_identity(state, id);
+                Verdict::Kernel
+            }
             Role::Stream(Place::Stack(connection)) => {
                 let connection = *connection;
                 Verdict::Done(state.get_option(id, connection, (level, option), value, now))

@@ -2,13 +2,15 @@
 
 use clock::Instant;
 
+use crate::broker_side::MadeBecause;
 use crate::ids::SocketId;
 use crate::moves::to_kernel::NOT_YET;
 use crate::process::State;
-use crate::socket::usage::{Sleeps, Unsuited, Usage};
+use crate::socket::usage::{Experience, Unsuited, Usage};
 use crate::socket::{Happening, Role, Socket, Step};
 
 const SLEEPING_THREADS: &str = "threads sleep in calls for its connections, and others wake them";
+const IDENTIFIED: &str = "the program asks which its connections are (fstat(2), SO_COOKIE)";
 
 impl State {
     /// Whether the use of a connection does not suit the stack.
@@ -45,40 +47,50 @@ impl State {
     /// The sleeps of a connection that ends or leaves count with those of others that came or were made as it was.
     pub(crate) fn note_sleeps(&mut self, id: SocketId) {
         let Some(socket) = self.sockets.get_mut(id) else { return };
-        let (sleeps, is_made) = (std::mem::take(&mut socket.usage.sleeps), socket.relies_on.is_some());
-        match socket.listener {
-            Some(listener) => {
-                if let Some(Role::Listener { sleeps: all, .. }) =
-                    self.sockets.get_mut(listener).map(|it| &mut it.role)
-                {
-                    all.add(sleeps);
-                }
-            }
-            None if is_made => self.sleeps_of_made.add(sleeps),
-            None => {}
+        let sleeps = std::mem::take(&mut socket.usage.sleeps);
+        if let Some(experience) = self.experience_with(id) {
+            experience.sleeps.add(sleeps);
         }
     }
 
-    /// Leaves a listener to the kernel whose connections threads wait for that others wake.
+    /// What is known of connections that came, or were made, as this one.
+    pub(crate) fn experience_with(&mut self, id: SocketId) -> Option<&mut Experience> {
+        let socket = self.sockets.get(id)?;
+        match socket.listener {
+            Some(listener) => match &mut self.sockets.get_mut(listener)?.role {
+                Role::Listener { experience, .. } => Some(experience),
+                _ => None,
+            },
+            None => socket.relies_on.is_some().then_some(&mut self.experience_of_made),
+        }
+    }
+
+    /// Leaves a listener to the kernel whose connections are better off there.
     pub(crate) fn leave_if_unsuited(&mut self, id: SocketId, now: Instant) {
-        let Some(Socket { role: Role::Listener { sleeps, .. }, claim: Some(claim), .. }) =
+        let Some(Socket { role: Role::Listener { experience, .. }, claim: Some(claim), .. }) =
             self.sockets.get_mut(id)
         else {
             return;
         };
-        if !sleeps.are_unsuited() {
-            return;
-        }
-        *sleeps = Sleeps::default();
+        let why = match experience.unsuited() {
+            Some(Unsuited::Identified) => IDENTIFIED,
+            Some(_) => SLEEPING_THREADS,
+            None => return,
+        };
+        *experience = Experience::default();
         let claim = *claim;
         if self.attachment().is_some_and(|it| it.leaves_unsuited()) {
-            self.leave_socket((id, claim), SLEEPING_THREADS, now);
+            self.leave_socket((id, claim), why, now);
         }
     }
 
-    /// Whether the kernel is to make connections, as threads wait for them that others wake.
-    pub(crate) fn makes_unsuited(&mut self) -> bool {
-        self.sleeps_of_made.are_unsuited() && self.attachment().is_some_and(|it| it.leaves_unsuited())
+    /// Why the kernel is to make connections, if so.
+    pub(crate) fn makes_unsuited(&mut self) -> Option<MadeBecause> {
+        let why = match self.experience_of_made.unsuited()? {
+            Unsuited::Identified => MadeBecause::Identified,
+            _ => MadeBecause::Threads,
+        };
+        self.attachment().is_some_and(|it| it.leaves_unsuited()).then_some(why)
     }
 
     /// Whether nothing of a connection would stay behind: an octet that is urgent, what the program is to be told of its sends. Nor may

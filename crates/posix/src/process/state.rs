@@ -20,7 +20,7 @@ use crate::moved_in_calls::MovedInCalls;
 use crate::own_thread::OwnThread;
 use crate::queue::Queue;
 use crate::socket::Socket;
-use crate::socket::usage::Sleeps;
+use crate::socket::usage::Experience;
 #[cfg(test)]
 use crate::tests::Clock;
 use crate::waiter::Spare;
@@ -81,8 +81,8 @@ pub(crate) struct State {
     pub(crate) moves: u32,
     /// Tools that are attended to.
     pub(crate) observers: usize,
-    /// Sleeps of connections that the program made and that are over, or have moved.
-    pub(crate) sleeps_of_made: Sleeps,
+    /// What connections were like that the program made.
+    pub(crate) experience_of_made: Experience,
     /// Counts for the status.
     pub(crate) left_to_kernel: LeftToKernel,
     /// Some socket is the kernel's since the last report, and the report says why.
@@ -164,7 +164,7 @@ impl State {
             hears_soon: false,
             moves: 0,
             observers: 0,
-            sleeps_of_made: Sleeps::default(),
+            experience_of_made: Experience::default(),
             left_to_kernel: LeftToKernel::default(),
             has_untold: false,
         };

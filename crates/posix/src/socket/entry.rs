@@ -24,7 +24,7 @@ use crate::socket::settings::{Settings, options_of_shadow};
 use crate::socket::stall::Stall;
 use crate::socket::touched::Touched;
 use crate::socket::udp::UdpRole;
-use crate::socket::usage::{Sleeps, Usage};
+use crate::socket::usage::{Experience, Usage};
 use crate::waiter::{Callers, Waiter};
 
 /// Reasons are kept for status; most are shared.
@@ -44,8 +44,8 @@ pub(crate) enum Role {
         adopted: VecDeque<OwnedFd>,
         /// How connections wait on the stack.
         queueing: Queueing,
-        /// Sleeps of connections that came from it and are over, or have moved.
-        sleeps: Sleeps,
+        /// What connections were like that came from it.
+        experience: Experience,
     },
     /// A UDP socket: the kernel's, and the stack's if it is claimed.
     Udp(UdpRole),

@@ -24,6 +24,8 @@ const SHARE: u32 = 4;
 const WAKES: u32 = 64;
 /// The same of many connections before others go to the kernel.
 const WAKES_OF_ALL: u32 = 256;
+/// Connections that the program asks for their identity before others go to the kernel.
+const IDENTIFIED_OF_ALL: u32 = 8;
 /// After so many calls, and so many sleeps, half of what was before counts.
 const PERIOD: u32 = 4096;
 
@@ -72,11 +74,34 @@ impl Sleeps {
     }
 }
 
-/// Why a connection is better left to the kernel.
+/// How the connections were used that came from one listener, or that the program made, and that are over or have moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Experience {
+    pub(crate) sleeps: Sleeps,
+    /// Those that had to move as the program asked which they are.
+    identified: u32,
+}
+
+impl Experience {
+    pub(crate) fn note_identified(&mut self) {
+        self.identified = self.identified.saturating_add(1);
+    }
+
+    /// Why the next ones are better left to the kernel, if so.
+    pub(crate) fn unsuited(self) -> Option<Unsuited> {
+        if self.identified >= IDENTIFIED_OF_ALL {
+            return Some(Unsuited::Identified);
+        }
+        self.sleeps.are_unsuited().then_some(Unsuited::Threads)
+    }
+}
+
+/// Why connections are better left to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unsuited {
     Bulk,
     Threads,
+    Identified,
 }
 
 impl Usage {

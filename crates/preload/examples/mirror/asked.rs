@@ -245,6 +245,8 @@ pub(crate) fn datagrams(_fd: RawFd) -> Option<Datagrams> {
 
 pub(crate) fn move_to_kernel(_fd: RawFd) {}
 
+pub(crate) fn before_identity(_fd: RawFd) {}
+
 pub(crate) fn on_accept(_fd: RawFd) {}
 
 pub(crate) fn before_cancel() {

@@ -1,6 +1,6 @@
 //! Descriptors as numbers: close(2), dup(2), fcntl(2), ioctl(2).
 
-use std::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
+use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
 use super::map;
 use crate::answer::{Asked, ours};
@@ -40,6 +40,21 @@ pub(crate) fn dup3(from: c_int, to: c_int, flags: c_int) -> Asked<c_int> {
         asked::move_to_kernel(from);
     }
     Ok(asked::dup(from, Some(to), flags))
+}
+
+/// fstat(2).
+pub(crate) fn fstat(fd: c_int) -> Asked<c_int> {
+    asked::before_identity(fd);
+    Ok(Verdict::Kernel)
+}
+
+/// Whether fstatat(2) and statx(2) are asked for the descriptor itself.
+///
+/// # Safety
+/// `path` is as for fstatat(2).
+pub(crate) unsafe fn is_itself(fd: c_int, path: *const c_char, flags: c_int) -> bool {
+    // SAFETY: as the caller says. One that cannot be read is the kernel's to refuse.
+    ours(fd) && flags & libc::AT_EMPTY_PATH != 0 && unsafe { memory::at(path) }.is_ok_and(|first| *first == 0)
 }
 
 pub(crate) fn fcntl(fd: c_int, command: c_int, argument: c_long) -> Asked<c_int> {

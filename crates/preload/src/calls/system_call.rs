@@ -92,6 +92,9 @@ pub(crate) unsafe fn system_call(number: c_long, given: [c_long; 6]) -> c_long {
         SYS_close_range => close_range(0: c_uint, 1: c_uint, 2: c_int);
         SYS_dup => dup(0: c_int);
         SYS_dup3 => dup3(0: c_int, 1: c_int, 2: c_int);
+        SYS_fstat => fstat(0: c_int, 1: *mut c_void);
+        SYS_newfstatat => fstatat(0: c_int, 1: *const c_char, 2: *mut c_void, 3: c_int);
+        SYS_statx => statx(0: c_int, 1: *const c_char, 2: c_int, 3: c_uint, 4: *mut c_void);
         SYS_fcntl => fcntl(0: c_int, 1: c_int, 2: c_long);
         SYS_ioctl => ioctl(0: c_int, 1: c_ulong, 2: *mut c_void);
         SYS_epoll_create1 => epoll_create1(0: c_int);

@@ -15,7 +15,7 @@ checks! {
     alone "exec":
     PAIRS [sent_to_another_process],
     WAYS [sent_and_closed, sent_to_itself, sent_with_unread_data, sent_twice, sent_before_it_is_connected,
-        sent_while_connecting, sent_by_sendmmsg_and_plain, one_shot_sent_to_itself, one_shot_sent_and_deleted],
+        sent_and_announced, sent_and_announced_by_its_cookie, sent_while_connecting, sent_by_sendmmsg_and_plain, one_shot_sent_to_itself, one_shot_sent_and_deleted],
     BOTH [listener_sent_to_another_process, datagrams_sent_to_another_process, datagrams_that_wait_go_along],
     ONCE [pipe_is_sent, sent_over_a_socket_of_the_wire],
 }
@@ -53,6 +53,35 @@ fn sent_to_another_process(s: &mut Scene) -> Done {
     s.see("write", sys::write(pair.fd, b"still here"));
     s.see("peer", pair.hear(100));
     Ok(())
+}
+
+/// Whether who receives a connection finds that it is the one that was announced, by what `identity` tells of it.
+fn sent_as(s: &mut Scene, identity: fn(i32) -> Result<u64>) -> Done {
+    let mut pair = s.pair()?;
+    let [here, there] = sys::socketpair(AF_UNIX, SOCK_STREAM, 0)?;
+    let announced = identity(pair.fd)?;
+    s.see("write", sys::write(pair.fd, b"before"));
+    s.see("peer", pair.hear(100));
+    give(here, pair.fd)?;
+    let received = take(there)?;
+    s.see("received as announced", identity(received)? == announced);
+    s.see("still", identity(pair.fd)? == announced);
+    s.see("write", sys::write(received, b"after"));
+    s.see("peer", pair.hear(100));
+    let other = s.pair()?;
+    s.see("another's", identity(other.fd)? == announced);
+    Ok(())
+}
+
+fn sent_and_announced(s: &mut Scene) -> Done {
+    sent_as(s, sys::inode)
+}
+
+fn sent_and_announced_by_its_cookie(s: &mut Scene) -> Done {
+    sent_as(s, |fd| {
+        let cookie = sys::getsockopt(fd, SOL_SOCKET, libc::SO_COOKIE, 8)?;
+        Ok(cookie.try_into().map_or(0, u64::from_ne_bytes))
+    })
 }
 
 fn sent_and_closed(s: &mut Scene) -> Done {

@@ -92,13 +92,23 @@ pub(crate) fn eventfd(value: u32, flags: c_int) -> Result<RawFd> {
     checked(unsafe { libc::eventfd(value, flags) })
 }
 
-/// The type bits of fstat(2)'s mode.
-pub(crate) fn file_type(fd: RawFd) -> Result<u32> {
+/// fstat(2).
+fn fstat(fd: RawFd) -> Result<libc::stat> {
     // SAFETY: a zeroed stat is valid, and is overwritten.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: `stat` is exclusively ours.
     done(unsafe { libc::fstat(fd, &mut stat) })?;
-    Ok(stat.st_mode & libc::S_IFMT)
+    Ok(stat)
+}
+
+/// The type bits of fstat(2)'s mode.
+pub(crate) fn file_type(fd: RawFd) -> Result<u32> {
+    Ok(fstat(fd)?.st_mode & libc::S_IFMT)
+}
+
+/// The number that fstat(2) tells a file from others by.
+pub(crate) fn inode(fd: RawFd) -> Result<u64> {
+    Ok(fstat(fd)?.st_ino)
 }
 
 /// fsync(2).
