@@ -120,7 +120,7 @@ const FLOORS: &[House] = &[
                 "names",
             ],
             &["error_queue", "option_answers"],
-            &["send_times", "option_value", "stream_messages", "udp_errors", "interrupted"],
+            &["send_times", "option_value", "stream_messages", "udp_errors", "interrupted", "identity"],
         ],
     ),
     (
