@@ -137,8 +137,8 @@ struct {
 	__type(value, __u32);
 } misdirected SEC(".maps");
 
-// Shared with nobody. What was found when a segment of a connection first came where whoever has claimed it only connects: bit 0 says that the kernel has
-// the connection, the others are those of the hash of its ends, by `secret`. A connection that has lost its place to another one is looked for again.
+// Shared with nobody. Connections that the kernel did not have when it was asked, by the hash of their ends with `secret`. One that has lost its place
+// to another is asked for again. Those that the kernel has are not kept: a connection of ours may have the same ends later.
 #define FINDINGS 16384
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -134,8 +134,8 @@ static __always_inline int note(void *table, const struct flow_key *flow, struct
 	return 1;
 }
 
-// Whether the kernel has the connection of a segment, or of one that an ICMP error quotes. It is asked when the first one comes, and when a connection may have
-// begun that has the ends of an earlier one. Apart from the rest, whose stack has no room for it.
+// Whether the kernel has the connection of a segment, or of one that an ICMP error quotes. It is asked until it has not, and again when a connection
+// may have begun that has the ends of an earlier one. Apart from the rest, whose stack has no room for it.
 static __noinline int is_kernels(struct xdp_md *ctx, const struct packet *packet, struct claim_terms *terms)
 {
 	__u64 hash = hash_flow(packet, secret);
@@ -144,14 +144,15 @@ static __noinline int is_kernels(struct xdp_md *ctx, const struct packet *packet
 	__u64 *found = bpf_map_lookup_elem(&findings, &place);
 	void *table;
 
-	if (!found)
+	if (!found || (*found == hash && !packet->answers))
 		return 0;
-	if (packet->answers || (*found | 1) != (hash | 1)) {
-		state = state_at_kernel(ctx, packet);
-		*found = (hash & ~1ULL) | (state && state != BPF_TCP_LISTEN && state != BPF_TCP_TIME_WAIT);
+	state = state_at_kernel(ctx, packet);
+	if (!state || state == BPF_TCP_LISTEN || state == BPF_TCP_TIME_WAIT) {
+		*found = hash;
+		return 0;
 	}
-	if (!(*found & 1))
-		return 0;
+	if (*found == hash)
+		*found = 0;
 	table = terms->listening ? bpf_map_lookup_elem(&kernel_flows, &index) : NULL;
 	if (table)
 		note(table, &flow, terms);

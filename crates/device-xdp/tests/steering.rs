@@ -423,7 +423,7 @@ fn a_claim_to_connect_takes_nothing_of_connections_that_the_kernel_has() {
     assert_eq!(setting.counts()["redirected"], 0);
     // What the kernel has not is for the socket, also between the ends of one that it had.
     for source in [84, 4000] {
-        for flags in [SYN | ACK, ACK, RST] {
+        for flags in [ACK, SYN | ACK, RST] {
             let frame = ipv4(TCP, &tcp(source, PORT, flags, 0));
             assert_eq!(setting.outcome(&frame), "redirected", "from {source}: {flags:#x}");
         }

@@ -189,6 +189,11 @@ fn a_port_of_an_outgoing_connection_takes_effect_at_once() {
     world.settle();
     assert_eq!(terms(&world, 81)[0].queues, QueueSet::from_bits(1), "nobody else can have the port");
     assert_eq!(terms(&world, 81)[0].listening, QueueSet::NONE, "so the kernel's connections are its own");
+    world.apply(listen(0, 81));
+    world.settle();
+    world.apply(Event::Pass(5));
+    world.settle();
+    assert_eq!(terms(&world, 81)[0].listening, QueueSet::from_bits(1));
 }
 
 #[test]

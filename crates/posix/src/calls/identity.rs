@@ -24,7 +24,8 @@ impl Process {
     /// Moves a connection that is not the kernel's. Whether it can is for the next call to tell.
     pub(crate) fn before_identity(&self, mut state: MutexGuard<'_, State>, id: SocketId) {
         let Some(socket) = state.sockets.get(id) else { return };
-        let is_elsewhere = matches!(&socket.role, Role::Stream(place) if !matches!(place, Place::Kernel));
+        let is_elsewhere =
+            matches!(&socket.role, Role::Stream(place) if !matches!(place, Place::Kernel | Place::Lost));
         if !is_elsewhere {
             return;
         }
