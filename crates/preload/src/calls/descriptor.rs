@@ -54,7 +54,8 @@ pub(crate) fn fstat(fd: c_int) -> Asked<c_int> {
 /// `path` is as for fstatat(2).
 pub(crate) unsafe fn is_itself(fd: c_int, path: *const c_char, flags: c_int) -> bool {
     // SAFETY: as the caller says. One that cannot be read is the kernel's to refuse.
-    ours(fd) && flags & libc::AT_EMPTY_PATH != 0 && unsafe { memory::at(path) }.is_ok_and(|first| *first == 0)
+    let is_empty = || path.is_null() || unsafe { memory::at(path) }.is_ok_and(|first| *first == 0);
+    ours(fd) && flags & libc::AT_EMPTY_PATH != 0 && is_empty() // Since Linux 6.11 NULL is as good as "".
 }
 
 pub(crate) fn fcntl(fd: c_int, command: c_int, argument: c_long) -> Asked<c_int> {
