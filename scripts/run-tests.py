@@ -19,8 +19,9 @@ import time
 
 AT_A_TIME = 2
 REPEATED_AT_MOST = 3
-# The tests with hosts and programs take longest. They begin first, so that none of them is alone at the end.
-LONG = "tests"
+# What begins first: the file that needs most of the machine, beside one that only waits; then the other tests with hosts, which take longest, so that none of
+# them is alone at the end.
+FIRST = ["tests: tests/programs/", "tests: tests/audit/", "tests: "]
 
 printing = threading.Lock()
 
@@ -73,7 +74,7 @@ def build(arguments):
         directory = os.path.dirname(message["manifest_path"])
         name = f"{os.path.basename(directory)}: {os.path.relpath(message['target']['src_path'], directory)}"
         files.append(TestFile(name, [message["executable"]], directory))
-    files.sort(key=lambda file: not file.name.startswith(f"{LONG}: "))
+    files.sort(key=lambda file: [not file.name.startswith(first) for first in FIRST])
     files.append(TestFile("examples in documentation", ["cargo", "test", "--doc", *arguments, "--"], os.getcwd()))
     return files
 
