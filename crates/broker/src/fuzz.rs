@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 
 use steering::Transport;
 
-use crate::protocol::{ProtocolError, Purpose, Request, ToBroker, decode, encode};
+use crate::protocol::{Moving, ProtocolError, Purpose, Request, ToBroker, decode, encode};
 use crate::registry::model::{CLIENTS_MAX, Event, LINKS, World, local};
 
 /// Steps at most: longer inputs find nothing that shorter ones do not.
@@ -105,9 +105,8 @@ fn events_of_request(client: usize, socket: u8, request: Request) -> Vec<Event> 
             let event = if drain { Event::DrainBy } else { Event::ReleaseBy };
             return claims.into_iter().map(|claim| event(client, claim)).collect();
         }
-        Request::Move { connection, .. } | Request::Enqueue { connection } => {
-            Some(Event::Moved(connection.connection.local.port()))
-        }
+        Request::Move { connection, .. } => Some(moved(&connection)),
+        Request::Enqueue { connections } => return connections.iter().map(moved).collect(),
         Request::Handshake(handshake) => Some(Event::Awaited(handshake.local.port())),
         Request::Give { token: None } => Some(Event::HandOver(client, end(socket))),
         Request::IsShared { claim } => Some(Event::IsShared(client, claim)),
@@ -125,6 +124,10 @@ fn events_of_request(client: usize, socket: u8, request: Request) -> Vec<Event> 
         | Request::Status(_) => None,
     };
     event.into_iter().collect()
+}
+
+fn moved(moving: &Moving) -> Event {
+    Event::Moved(moving.connection.local.port())
 }
 
 /// A claim for the socket that `socket` stands for; what the kernel would not say of one is refused before.

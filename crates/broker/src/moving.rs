@@ -24,30 +24,52 @@ pub(crate) fn pack(
     socket: SocketKind,
     offered: bool,
 ) -> Result<(Moving, Option<OwnedFd>)> {
-    let parts = [&connection.received, &connection.unacked, &connection.unsent];
-    let lens = parts.map(Vec::len);
-    if lens.iter().sum::<usize>() > OCTETS_MAX {
-        return Err(Errno::TOOBIG);
-    }
-    let [received_len, unacked_len, unsent_len] = lens.map(|len| len as u32); // At most 2^26.
-    if getrlimit(Resource::Fsize).current.is_some_and(|limit| lens.iter().sum::<usize>() as u64 > limit) {
-        return Err(Errno::FBIG); // Writing it would end the program by SIGXFSZ: the limit is for files in memory as well (setrlimit(2)).
-    }
-    let flags = MemfdFlags::CLOEXEC | if offered { MemfdFlags::ALLOW_SEALING } else { MemfdFlags::empty() };
-    let file = match lens {
-        [0, 0, 0] if !offered => None,
-        _ => Some(memfd_create("sidestep-connection", flags)?),
-    };
-    if let Some(file) = &file {
-        parts.iter().try_for_each(|part| write_all(file, part))?;
-    }
-    let connection =
-        Established { received: Vec::new(), unacked: Vec::new(), unsent: Vec::new(), ..*connection };
-    Ok((Moving { connection, socket, received_len, unacked_len, unsent_len }, file))
+    Ok((to_message(connection, socket), pack_octets(&[connection], offered)?))
 }
 
-/// The connection with its octets.
-pub(crate) fn unpack(moving: Moving, file: Option<BorrowedFd<'_>>) -> IoResult<Established> {
+/// The messages, and one file with all octets, if there are some.
+pub(crate) fn pack_all(
+    connections: &[&Established],
+    socket: SocketKind,
+) -> Result<(Vec<Moving>, Option<OwnedFd>)> {
+    let movings = connections.iter().map(|connection| to_message(connection, socket)).collect();
+    Ok((movings, pack_octets(connections, false)?))
+}
+
+fn to_message(connection: &Established, socket: SocketKind) -> Moving {
+    let [received_len, unacked_len, unsent_len] = parts(connection).map(|part| part.len() as u32); // At most 2^26, or there is no file.
+    let connection =
+        Established { received: Vec::new(), unacked: Vec::new(), unsent: Vec::new(), ..*connection };
+    Moving { connection, socket, received_len, unacked_len, unsent_len }
+}
+
+fn parts(connection: &Established) -> [&[u8]; 3] {
+    [&connection.received, &connection.unacked, &connection.unsent]
+}
+
+fn pack_octets(connections: &[&Established], offered: bool) -> Result<Option<OwnedFd>> {
+    let lens = connections.iter().map(|connection| parts(connection).map(<[u8]>::len).iter().sum::<usize>());
+    let total = lens.sum::<usize>();
+    if total > OCTETS_MAX {
+        return Err(Errno::TOOBIG);
+    }
+    if getrlimit(Resource::Fsize).current.is_some_and(|limit| total as u64 > limit) {
+        return Err(Errno::FBIG); // Writing it would end the program by SIGXFSZ: the limit is for files in memory as well (setrlimit(2)).
+    }
+    if total == 0 && !offered {
+        return Ok(None);
+    }
+    let flags = MemfdFlags::CLOEXEC | if offered { MemfdFlags::ALLOW_SEALING } else { MemfdFlags::empty() };
+    let file = memfd_create("sidestep-connection", flags)?;
+    connections
+        .iter()
+        .flat_map(|connection| parts(connection))
+        .try_for_each(|part| write_all(&file, part))?;
+    Ok(Some(file))
+}
+
+/// The connection with its octets, which begin at `at` in the file.
+pub(crate) fn unpack(moving: Moving, file: Option<BorrowedFd<'_>>, at: u64) -> IoResult<Established> {
     let lens = [moving.received_len, moving.unacked_len, moving.unsent_len].map(|len| len as usize);
     if lens.iter().sum::<usize>() > OCTETS_MAX {
         return Err(Errno::TOOBIG.into());
@@ -55,7 +77,7 @@ pub(crate) fn unpack(moving: Moving, file: Option<BorrowedFd<'_>>) -> IoResult<E
     if let Some(file) = file {
         fcntl_get_seals(file)?; // Files in memory have seals, and reading one never blocks.
     }
-    let mut at = 0;
+    let mut at = at;
     let mut part = |len: usize| -> IoResult<Vec<u8>> {
         let mut octets = vec![0; len];
         if len > 0 {
@@ -102,10 +124,10 @@ fn read_all(file: impl AsFd, mut octets: &mut [u8], mut at: u64) -> Result<()> {
 pub(crate) mod tests {
     use std::net::SocketAddr;
 
-    use transit::{SeqNum, State};
+    use transit::{SeqNum, State, Timestamps};
 
     use super::*;
-    use crate::protocol::{decode, encode};
+    use crate::protocol::{ENQUEUED_MAX, Request, ToBroker, decode, encode};
 
     pub(crate) fn connection(received: &[u8], unacked: &[u8], unsent: &[u8]) -> Established {
         Established {
@@ -141,8 +163,45 @@ pub(crate) mod tests {
         {
             let (moving, file) = pack(&original, SocketKind::default(), false).unwrap();
             let moving = decode(&encode(&moving).unwrap()).unwrap();
-            assert_eq!(unpack(moving, file.as_ref().map(AsFd::as_fd)).unwrap(), original);
+            assert_eq!(unpack(moving, file.as_ref().map(AsFd::as_fd), 0).unwrap(), original);
         }
+    }
+
+    #[test]
+    fn connections_share_a_file() {
+        let originals =
+            [connection(b"abc", b"", b""), connection(b"", b"", b""), connection(b"", b"de", b"f")];
+        let (movings, file) = pack_all(&originals.each_ref(), SocketKind::default()).unwrap();
+        let file = file.as_ref().map(AsFd::as_fd);
+        for ((moving, original), at) in movings.into_iter().zip(originals).zip([0, 3, 3]) {
+            assert_eq!(unpack(moving, file, at).unwrap(), original);
+        }
+        let [none, silent] = [
+            pack_all(&[], SocketKind::default()),
+            pack_all(&[&connection(b"", b"", b"")], SocketKind::default()),
+        ];
+        assert!(none.unwrap().1.is_none() && silent.unwrap().1.is_none(), "there is nothing to share");
+    }
+
+    #[test]
+    fn as_many_as_may_move_together_fit_a_message() {
+        let end: SocketAddr = "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff%4294967295]:65535".parse().unwrap();
+        let longest = Established {
+            local: end,
+            remote: end,
+            snd_una: SeqNum(u32::MAX),
+            snd_wnd: u32::MAX,
+            snd_wl1: SeqNum(u32::MAX),
+            max_window: u32::MAX,
+            rcv_nxt: SeqNum(u32::MAX),
+            rcv_wnd: u32::MAX,
+            rcv_wup: SeqNum(u32::MAX),
+            peer_mss: u16::MAX,
+            timestamps: Some(Timestamps { value: u32::MAX, echo: u32::MAX }),
+            ..connection(b"", b"", b"")
+        };
+        let (movings, _) = pack_all(&[&longest; ENQUEUED_MAX], SocketKind::default()).unwrap();
+        encode(&ToBroker { id: u64::MAX, request: Request::Enqueue { connections: movings } }).unwrap();
     }
 
     /// In a process of its own, as the limit is the process's.
@@ -174,7 +233,7 @@ pub(crate) mod tests {
             let file = file.expect("there is one, also without octets");
             let theirs = file.try_clone().unwrap();
             assert!(decide(&theirs) && !decide(&file) && !decide(&theirs));
-            assert_eq!(unpack(moving, Some(theirs.as_fd())).unwrap(), original);
+            assert_eq!(unpack(moving, Some(theirs.as_fd()), 0).unwrap(), original);
         }
         let (_, file) = pack(&connection(b"abc", b"", b""), SocketKind::default(), false).unwrap();
         assert!(!decide(file.unwrap()), "one that has to move is nobody's to withdraw");
@@ -184,11 +243,11 @@ pub(crate) mod tests {
     fn a_file_that_is_too_short_or_missing_or_no_file_is_an_error() {
         let (moving, file) = pack(&connection(b"abc", b"", b""), SocketKind::default(), false).unwrap();
         rustix::fs::ftruncate(file.as_ref().unwrap(), 2).unwrap();
-        assert!(unpack(moving.clone(), file.as_ref().map(AsFd::as_fd)).is_err());
-        assert!(unpack(moving.clone(), None).is_err());
+        assert!(unpack(moving.clone(), file.as_ref().map(AsFd::as_fd), 0).is_err());
+        assert!(unpack(moving.clone(), None, 0).is_err());
         let (pipe, _writer) = std::io::pipe().unwrap();
-        assert!(unpack(moving.clone(), Some(pipe.as_fd())).is_err());
+        assert!(unpack(moving.clone(), Some(pipe.as_fd()), 0).is_err());
         let other = Moving { received_len: u32::MAX, ..moving };
-        assert!(unpack(other, file.as_ref().map(AsFd::as_fd)).is_err());
+        assert!(unpack(other, file.as_ref().map(AsFd::as_fd), 0).is_err());
     }
 }

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 
 use broker::fuzz_requests;
 use broker::protocol::{
-    ClaimId, Handshake, Key, Moving, Options, Profile, ProgramReport, Purpose, Request, ToBroker, Transport,
-    VERSION, decode,
+    ClaimId, ENQUEUED_MAX, Handshake, Key, Moving, Options, Profile, ProgramReport, Purpose, Request,
+    ToBroker, Transport, VERSION, decode,
 };
 use transit::{Established, Hop, SeqNum, SocketKind, State};
 
@@ -284,9 +284,9 @@ fn of_connections() -> Vec<Case> {
     let hands_on = |client, local| say(client, Request::Handshake(handshake(local)));
     let long = Handshake { saved_syn: Some([0; 200].into()), ..handshake(at(LISTENER)) };
     let late = Request::Deliver { local: at(LISTENER), remote: peer(), octets: vec![0; 20] };
-    let waits = |sockets, lens| {
-        let connection = moving(at(LISTENER), lens);
-        say_with(0, sockets, Request::Enqueue { connection })
+    let waits = |sockets, lens: &[[u32; 3]]| {
+        let connections = lens.iter().map(|lens| moving(at(LISTENER), *lens)).collect();
+        say_with(0, sockets, Request::Enqueue { connections })
     };
     let heir = || [hello(1), say(1, Request::Queues { wanted: true }), listen(1)].concat();
     vec![
@@ -299,9 +299,19 @@ fn of_connections() -> Vec<Case> {
         ("moves_with_too_many_octets", [serving(), moved(0, FILE, [u32::MAX; 3])].concat()),
         (
             "waits_in_the_kernel",
-            [serving(), waits(LISTENER, [0; 3]), waits(ACCEPTED, [0; 3]), waits(0, [0; 3])].concat(),
+            [serving(), waits(LISTENER, &[[0; 3]; 3]), waits(ACCEPTED, &[[0; 3]]), waits(0, &[[0; 3]])]
+                .concat(),
         ),
-        ("waits_without_octets", [serving(), waits(LISTENER, [10, 0, 0]), waits(TWO, [10, 0, 0])].concat()),
+        (
+            "waits_with_the_wrong_octets",
+            [
+                serving(),
+                waits(LISTENER, &[[10, 0, 0]]),
+                waits(TWO, &[[0, 0, 0], [10, 0, 0], [u32::MAX; 3], [20, 0, 0], [65, 0, 0]]),
+                waits(LISTENER, &[[0; 3]; ENQUEUED_MAX + 1]),
+            ]
+            .concat(),
+        ),
         (
             "books",
             [serving(), say_with(0, FILE, Request::Book), say_with(0, UDP, Request::Book), leave(0)].concat(),

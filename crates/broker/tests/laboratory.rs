@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use broker::book::{ENTRY_WORDS, entry};
 use broker::client::{Client, ClientError, Event, Granted};
-use broker::protocol::{ClaimId, News, Profile, Purpose, Refusal, Route, Transport};
+use broker::protocol::{ClaimId, ENQUEUED_MAX, News, Profile, Purpose, Refusal, Route, Transport};
 use broker::server::{Config, Handle, OpenError, Server, TakeOver};
 use lab::{CLIENT_INTERFACE, CLIENT_V4, Lab, SERVER_INTERFACE, SERVER_V4, Side};
 use rustix::net::{AddressFamily, SocketType, sockopt};
@@ -653,11 +653,15 @@ impl Waiting {
         Some(Waiting { setting, client, listener, peer, connection, other })
     }
 
+    fn enqueue(&mut self, connection: &Established) {
+        let refused = self.client.enqueue(&[connection], self.listener.as_fd()).unwrap();
+        assert_eq!(refused, []);
+    }
+
     fn refusal(&mut self, connection: &Established, listener: impl AsFd) -> Refusal {
-        match self.client.enqueue(connection, listener.as_fd()) {
-            Err(ClientError::Refused(refusal)) => refusal,
-            other => panic!("{other:?}"),
-        }
+        let mut refused = self.client.enqueue(&[connection], listener.as_fd()).unwrap();
+        let (0, refusal) = refused.pop().expect("it is refused") else { panic!("there is one") };
+        refusal
     }
 }
 
@@ -699,7 +703,7 @@ fn the_peers_of_a_client_that_is_gone_are_reset_also_where_others_have_its_port(
 fn a_connection_that_waits_is_accepted_by_whoever_has_the_listener() {
     let Some(mut waiting) = Waiting::new() else { return };
     let connection = Established { received: b"received".to_vec(), ..waiting.connection.clone() };
-    waiting.client.enqueue(&connection, waiting.listener.as_fd()).unwrap();
+    waiting.enqueue(&connection);
     let (mut accepted, remote) = waiting.listener.accept().unwrap();
     assert_eq!(remote, connection.remote);
     let mut octets = [0; 8];
@@ -714,12 +718,41 @@ fn a_connection_that_waits_is_accepted_by_whoever_has_the_listener() {
 }
 
 #[test]
+fn connections_wait_together_and_those_that_cannot_stay_their_clients() {
+    let Some(mut waiting) = Waiting::new() else { return };
+    let [first, second] = [&waiting.connection, &waiting.other.1].map(Clone::clone);
+    let first = Established { received: b"first".to_vec(), ..first };
+    let unfit = Established { received: b"unfit".to_vec(), peer_mss: 100, ..first.clone() };
+    let unsent = Established { unsent: b"unsent".to_vec(), ..first.clone() };
+    let elsewhere = Established { local: SocketAddr::new(first.local.ip(), PORT + 1), ..first.clone() };
+    let second = Established { received: b"second".to_vec(), ..second };
+    let all = [&unfit, &first, &unsent, &elsewhere, &second];
+    let refused = waiting.client.enqueue(&all, waiting.listener.as_fd()).unwrap();
+    let [(0, unfit), (2, unsent), (3, elsewhere)] = &refused[..] else { panic!("{refused:?}") };
+    assert!(matches!(unfit, Refusal::NotTaken(_)) && matches!(unsent, Refusal::NotTaken(_)));
+    assert_eq!(*elsewhere, Refusal::NoSuchClaim);
+    for (peer, said) in [(&mut waiting.peer, &first.received), (&mut waiting.other.0, &second.received)] {
+        let (mut accepted, _) = waiting.listener.accept().unwrap();
+        let mut octets = vec![0; said.len()];
+        accepted.read_exact(&mut octets).unwrap();
+        assert_eq!(octets, *said);
+        assert!(is_alive(peer, &mut accepted));
+    }
+    let too_many = vec![&first; ENQUEUED_MAX + 1];
+    match waiting.client.enqueue(&too_many, waiting.listener.as_fd()) {
+        Err(ClientError::Refused(Refusal::TooMany)) => {}
+        other => panic!("{other:?}"),
+    }
+    waiting.client.settle().unwrap();
+}
+
+#[test]
 fn a_connection_that_its_peer_has_closed_waits_as_such() {
     let Some(mut waiting) = Waiting::new() else { return };
     let rcv_nxt = waiting.connection.rcv_nxt + 1;
     let received = vec![7; 32 << 10];
     let connection = Established { state: State::CloseWait, rcv_nxt, received, ..waiting.connection.clone() };
-    waiting.client.enqueue(&connection, waiting.listener.as_fd()).unwrap();
+    waiting.enqueue(&connection);
     let (mut accepted, _) = waiting.listener.accept().unwrap();
     let mut octets = Vec::new();
     accepted.read_to_end(&mut octets).unwrap();
@@ -747,26 +780,22 @@ fn a_connection_that_cannot_wait_in_the_kernel_is_refused() {
     let no_listener = waiting.peer.try_clone().unwrap();
     assert_eq!(waiting.refusal(&connection, no_listener), Refusal::NotListening);
 
-    let set = |name: &str, value: &str| {
+    let set = |waiting: &Waiting, name: &str, value: &str| {
         let write = || std::fs::write(format!("/proc/sys/net/{name}"), value).unwrap();
         waiting.setting.lab.inside(Side::Server, write);
     };
-    set("ipv4/tcp_syncookies", "0");
-    let mut without_cookies = || match waiting.client.enqueue(&connection, listener.as_fd()) {
-        Err(ClientError::Refused(refusal)) => refusal,
-        other => panic!("{other:?}"),
-    };
-    assert!(matches!(without_cookies(), Refusal::NoAcceptQueues(_)));
-    set("ipv4/tcp_syncookies", "1");
-    set("core/somaxconn", "0"); // Room for one, whatever anybody wants.
+    set(&waiting, "ipv4/tcp_syncookies", "0");
+    assert!(matches!(waiting.refusal(&connection, &listener), Refusal::NoAcceptQueues(_)));
+    set(&waiting, "ipv4/tcp_syncookies", "1");
+    set(&waiting, "core/somaxconn", "0"); // Room for one, whatever anybody wants.
     rustix::net::listen(&listener, 100).unwrap();
-    waiting.client.enqueue(&connection, listener.as_fd()).unwrap();
+    waiting.enqueue(&connection);
     let (mut other, unheard) = (waiting.other.0.try_clone().unwrap(), waiting.other.1.clone());
     assert!(matches!(waiting.refusal(&unheard, &listener), Refusal::NotTaken(_)), "its accept queue is full");
     let (mut accepted, remote) = listener.accept().unwrap();
     assert_eq!(remote, connection.remote);
     assert!(is_alive(&mut waiting.peer, &mut accepted));
-    waiting.client.enqueue(&unheard, listener.as_fd()).unwrap();
+    waiting.enqueue(&unheard);
     let (mut accepted, _) = listener.accept().unwrap();
     assert!(is_alive(&mut other, &mut accepted), "nobody has told its peer of the refusal");
 }
@@ -775,8 +804,8 @@ fn a_connection_that_cannot_wait_in_the_kernel_is_refused() {
 fn an_accept_queue_is_as_long_as_it_takes_and_has_its_programs_backlog_afterwards() {
     let Some(mut waiting) = Waiting::new() else { return };
     rustix::net::listen(&waiting.listener, 0).unwrap(); // Room for one.
-    waiting.client.enqueue(&waiting.connection, waiting.listener.as_fd()).unwrap();
-    waiting.client.enqueue(&waiting.other.1, waiting.listener.as_fd()).unwrap();
+    let both = [waiting.connection.clone(), waiting.other.1.clone()];
+    both.iter().for_each(|connection| waiting.enqueue(connection));
     let words = format!("-Hltn sport = :{PORT}");
     let listed =
         waiting.setting.lab.run_in(Side::Server, "ss", &words.split(' ').collect::<Vec<_>>()).unwrap();

@@ -42,7 +42,7 @@ use transit::{Established, Handshake, SocketKind};
 pub use error::ClientError;
 pub use event::{Attached, Event, Granted};
 
-use crate::moving::{decide, pack};
+use crate::moving::{decide, pack, pack_all};
 use crate::peer::Peer;
 use crate::protocol::{
     Answer, ClaimId, Claimed, DATAGRAM_MAX, Key, ProgramReport, Purpose, RELEASED_MAX, Refusal, Request,
@@ -334,18 +334,25 @@ impl Client {
         moved(answer?)
     }
 
-    /// Has a connection that waits to be accepted, and that the stack has let go of, wait at the kernel's listener. It is still ours after a refusal.
-    pub fn enqueue(&mut self, connection: &Established, listener: BorrowedFd<'_>) -> Result<(), ClientError> {
+    /// Has connections that wait to be accepted, and that the stack has let go of, wait at the kernel's listener; at most [`ENQUEUED_MAX`]. Those that are
+    /// refused are still ours: their places in the list, in order, and why. After any other error than a refusal of all nobody knows.
+    ///
+    /// [`ENQUEUED_MAX`]: crate::protocol::ENQUEUED_MAX
+    pub fn enqueue(
+        &mut self,
+        connections: &[&Established],
+        listener: BorrowedFd<'_>,
+    ) -> Result<Vec<(usize, Refusal)>, ClientError> {
         if self.is_left_alone() || !self.has_room() {
             return Err(Refusal::NotTaken("nobody can take it".to_owned()).into());
         }
-        let (connection, file) =
-            pack(connection, SocketKind::default(), false).map_err(ClientError::Unmade)?;
+        let (connections, file) =
+            pack_all(connections, SocketKind::default()).map_err(ClientError::Unmade)?;
         let fds: Vec<BorrowedFd<'_>> = [listener].into_iter().chain(file.as_ref().map(AsFd::as_fd)).collect();
-        let answer = self.ask_to_move(&Request::Enqueue { connection }, &fds, None);
+        let answer = self.ask_to_move(&Request::Enqueue { connections }, &fds, None);
         file.into_iter().for_each(discard);
         match answer?.message {
-            Answer::Done => Ok(()),
+            Answer::Enqueued { refused } => Ok(refused),
             answer => Err(unexpected(answer)),
         }
     }

@@ -31,7 +31,7 @@ pub use values::{
 };
 
 /// Said in [`Request::Hello`]; a broker of another version refuses. It counts what an older library or broker would not understand.
-pub const VERSION: u32 = 16;
+pub const VERSION: u32 = 17;
 
 /// Names the broker's socket to programs: its abstract name, without the leading zero octet.
 pub const ENVIRONMENT: &str = "SIDESTEP_BROKER";
@@ -53,6 +53,9 @@ pub const KEYS_MAX: usize = 16;
 
 /// Claims in a [`Request::Release`] at most.
 pub const RELEASED_MAX: usize = 1024;
+
+/// Connections in a [`Request::Enqueue`] at most: they fit a message, and so do the reasons of refusals.
+pub const ENQUEUED_MAX: usize = 64;
 
 /// Octets of a datagram or segment that is delivered at most: as numbers they fit a message.
 pub const DATAGRAM_MAX: usize = 12 << 10;
@@ -180,14 +183,14 @@ pub enum Request {
         #[serde(default)]
         offered: bool,
     },
-    /// A connection of ours that waits to be accepted goes to the accept queue of the kernel's listener, where all who have the listener find it:
-    /// [`Answer::Done`]. As with [`Request::Move`], the stack must have let go of it, and gets it back if this is refused. The listener must be, or have
-    /// been, claimed by us on this connection to the broker.
+    /// Connections of ours that wait to be accepted go to the accept queue of the kernel's listener, where all who have the listener find them:
+    /// [`Answer::Enqueued`]. As with [`Request::Move`], the stack must have let go of them, and gets back those that are refused. The listener must be, or
+    /// have been, claimed by us on this connection to the broker.
     ///
-    /// Beside it: the listener, and a file with the octets that [`Moving`] counts, if there are some.
+    /// Beside it: the listener, and a file with the octets that each [`Moving`] counts, one after the other, if there are some.
     Enqueue {
-        /// The connection.
-        connection: Moving,
+        /// The connections; at most [`ENQUEUED_MAX`].
+        connections: Vec<Moving>,
     },
     /// A connection that one of the processes had which this one was forked from: [`Answer::Moved`].
     MoveFor {
@@ -285,6 +288,11 @@ pub enum Answer {
     ///
     /// Beside it: its socket.
     Moved,
+    /// The kernel's listener has the connections; but for these.
+    Enqueued {
+        /// Which by their places in the list, in order, and why.
+        refused: Vec<(usize, Refusal)>,
+    },
     /// It is done.
     Done,
     /// It is not possible.

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   an acknowledgement in the peer's name --> the kernel has the connection --> what the peer has said since
-//!     --> packets are passed to the kernel
+//!     --> the same of others that move with it --> packets of all are passed to the kernel
 //! ```
 //!
 //! As with other moves the kernel would reset the peer if its packets came before the connection. It takes Linux 6.8. Without, or if the accept queue
@@ -13,6 +13,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::sleep;
@@ -32,6 +33,9 @@ const PAUSES_MS: [u64; 5] = [0, 1, 2, 4, 8];
 
 /// How long after a failure the program is attached again.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
+
+/// Our end of a connection, and the peer's.
+pub(super) type Ends = (SocketAddr, SocketAddr);
 
 /// How the kernel's program is attached, which packets with this mark are for.
 pub(super) type Attach = fn(u32) -> Result<AcceptQueueProgram, XdpError>;
@@ -120,14 +124,39 @@ pub(super) fn check_listener(socket: impl AsFd, listeners: &BTreeSet<u64>) -> Re
     is_its.then_some(()).ok_or(Refusal::NoSuchClaim)
 }
 
-/// The listener has the connection with all that its peer has said, and `let_pass` has the peer's packets come to the kernel; or after an
-/// error it has nothing.
+/// The listener has these connections with all that their peers have said, and `let_pass` has the peers' packets come to the kernel. Of those that are
+/// refused, or were before, it has nothing.
 pub(super) fn place(
     queues: &AcceptQueues,
     listener: BorrowedFd<'_>,
+    connections: &[Result<Established, Refusal>],
+    let_pass: impl FnOnce(Vec<Ends>) -> Result<Vec<Result<(), Refusal>>, Refusal>,
+) -> Vec<Result<Ends, Refusal>> {
+    let mut placed: Vec<Result<Ends, Refusal>> = connections
+        .iter()
+        .map(|connection| place_one(queues, listener, connection.as_ref().map_err(Refusal::clone)?))
+        .collect();
+    let all: Vec<Ends> = placed.iter().flatten().copied().collect();
+    let passes = if all.is_empty() { Ok(Vec::new()) } else { let_pass(all) };
+    let refusals = match passes {
+        Ok(passes) => passes.into_iter().map(Result::err).collect(),
+        Err(refusal) => vec![Some(refusal); connections.len()],
+    };
+    let are_there = placed.iter_mut().zip(connections).filter(|(placed, _)| placed.is_ok());
+    for ((placed, connection), refusal) in are_there.zip(refusals) {
+        if let (Ok(connection), Some(refusal)) = (connection, refusal) {
+            take_back(connection);
+            *placed = Err(refusal);
+        }
+    }
+    placed
+}
+
+fn place_one(
+    queues: &AcceptQueues,
+    listener: BorrowedFd<'_>,
     connection: &Established,
-    let_pass: impl FnOnce() -> Result<(), Refusal>,
-) -> Result<(), Refusal> {
+) -> Result<Ends, Refusal> {
     let enqueuing = Enqueuing::new(connection).map_err(not_taken)?;
     let ends = (connection.local, connection.remote);
     if tcp_received(ends.0, ends.1).map_err(not_taken)?.is_some() {
@@ -137,13 +166,16 @@ pub(super) fn place(
     if tcp_received(ends.0, ends.1).map_err(not_taken)?.is_none() {
         return Err(Refusal::NotTaken("the accept queue is full".to_owned()));
     }
-    let passes = repeat_until_received(&enqueuing, connection).and_then(|()| let_pass());
-    passes.inspect_err(|_| {
-        // A program that has accepted it sees it reset, as after a peer's mistake.
-        if let Ok(Some(received)) = tcp_received(ends.0, ends.1) {
-            let _ = enqueuing.take_back(received);
-        }
-    })
+    repeat_until_received(&enqueuing, connection).inspect_err(|_| take_back(connection))?;
+    Ok(ends)
+}
+
+/// The kernel has it no more. A program that has accepted it sees it reset, as after a peer's mistake.
+fn take_back(connection: &Established) {
+    let received = tcp_received(connection.local, connection.remote);
+    if let (Ok(Some(received)), Ok(enqueuing)) = (received, Enqueuing::new(connection)) {
+        let _ = enqueuing.take_back(received);
+    }
 }
 
 /// Without SYN cookies the kernel resets the peer of what is announced.

@@ -130,24 +130,27 @@ impl World {
 
     /// The message with what nobody could guess.
     fn put_in(&self, mut message: ToBroker) -> ToBroker {
-        let local = match &mut message.request {
-            Request::Move { connection, .. } => Some(&mut connection.connection.local),
+        let locals = match &mut message.request {
+            Request::Move { connection, .. } => vec![&mut connection.connection.local],
+            Request::Enqueue { connections } => {
+                connections.iter_mut().map(|moving| &mut moving.connection.local).collect()
+            }
             Request::MoveFor { keys, local, .. } => {
                 keys.iter_mut().for_each(|key| *key = self.known_key(*key));
-                Some(local)
+                vec![local]
             }
-            Request::Deliver { local, .. } => Some(local),
-            Request::Handshake(handshake) => Some(&mut handshake.local),
+            Request::Deliver { local, .. } => vec![local],
+            Request::Handshake(handshake) => vec![&mut handshake.local],
             Request::Serve { key: Some(key), .. } => {
                 *key = self.known_key(*key);
-                None
+                Vec::new()
             }
-            _ => None,
+            _ => Vec::new(),
         };
-        if let Some(local) = local
-            && let Some(known) = self.sockets.addresses().get(usize::from(local.port()).wrapping_sub(1))
-        {
-            *local = *known;
+        let addresses = self.sockets.addresses();
+        for local in locals {
+            let known = addresses.get(usize::from(local.port()).wrapping_sub(1));
+            *local = known.copied().unwrap_or(*local);
         }
         message
     }
@@ -203,7 +206,7 @@ impl World {
 /// The octets of a connection are as many as the message says, or there is an error.
 fn check_octets(moving: &Moving, file: Option<BorrowedFd<'_>>) {
     let lens = [moving.received_len, moving.unacked_len, moving.unsent_len];
-    let Ok(connection) = unpack(moving.clone(), file) else { return };
+    let Ok(connection) = unpack(moving.clone(), file, 0) else { return };
     let read = [connection.received.len(), connection.unacked.len(), connection.unsent.len()];
     assert_eq!(read.map(|len| len as u32), lens);
 }

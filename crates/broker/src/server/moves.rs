@@ -8,8 +8,9 @@
 //! that arrive at its queue until then, and the kernel receives them as if they arrived now. Only the client that had the connection may do
 //! that, and only for a moment; otherwise a client could send in the name of other clients' peers.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use clock::Instant;
 use control::sock_diag::{end_time_wait, tcp_connections};
@@ -17,8 +18,9 @@ use rustix::fs::Uid;
 use rustix::net::sockopt::socket_cookie;
 use steering::Transport;
 use tcp_repair::{Enqueuing, extra_memory, prepare};
+use transit::Established;
 
-use super::accept_queues::{check_listener, not_taken, place};
+use super::accept_queues::{Ends, check_listener, not_taken, place};
 use super::aside::PATIENCE_TO_MOVE;
 use super::broker::Broker;
 use super::helpers::Theirs;
@@ -26,7 +28,7 @@ use super::kernel_memory::Reservation;
 use super::outcome::Outcome;
 use super::under_way::BrokerThread;
 use crate::moving::{decide, unpack};
-use crate::protocol::{Answer, FromBroker, Moving, Refusal, encode};
+use crate::protocol::{Answer, ENQUEUED_MAX, FromBroker, Moving, Refusal, encode};
 use crate::registry::ClientId;
 use crate::shares::User;
 use crate::transfer::send;
@@ -50,7 +52,7 @@ impl Broker {
         let to = self.connections.get(&client).and_then(|connection| connection.socket_again().ok());
         let make = move |broker: &BrokerThread<Broker>| {
             let kind = moving.socket;
-            let connection = unpack(moving, file.as_ref().map(AsFd::as_fd));
+            let connection = unpack(moving, file.as_ref().map(AsFd::as_fd), 0);
             let prepared = connection.and_then(|connection| prepare(connection, kind, make_way));
             // From here on its client waits, however long this takes.
             let is_ours = !offered || file.as_ref().is_some_and(decide);
@@ -81,44 +83,64 @@ impl Broker {
         outcome
     }
 
-    /// A connection of the client's waits at a listener of its, and goes to the kernel's accept queue: a helper's work.
+    /// Connections of the client's wait at a listener of its, and go to the kernel's accept queue: a helper's work.
     pub(super) fn enqueue(
         &mut self,
         (client, id): (ClientId, u64),
-        moving: Moving,
+        movings: Vec<Moving>,
         (listener, file): (Theirs, Option<Theirs>),
         now: Instant,
     ) -> Outcome {
-        let ends = (moving.connection.local, moving.connection.remote);
-        self.check_move(client, ends)?;
-        // Before all of it is read: a client may have filled the file with what it likes.
-        if Enqueuing::is_too_much(moving.received_len as usize)
-            || (moving.unacked_len, moving.unsent_len) != (0, 0)
-        {
-            return Err(not_taken("it has more than the kernel can be told"));
+        if movings.len() > ENQUEUED_MAX {
+            return Err(Refusal::TooMany);
         }
-        let (listeners, queues) = (self.registry.listeners_at(client, ends.0), self.accept_queues.clone());
+        let waiting = self.examine_waiting(client, movings);
+        let queues = self.accept_queues.clone();
         let make = move |broker: &BrokerThread<Broker>| {
-            let connection = unpack(moving, file.as_ref().map(AsFd::as_fd)).map_err(not_taken);
+            let from = file.as_ref().map(AsFd::as_fd);
+            let waiting = waiting.into_iter().map(|waiting| waiting?.unpack(listener.as_fd(), from));
+            let waiting: Vec<Result<Established, Refusal>> = waiting.collect();
             file.into_iter().for_each(Theirs::close);
-            let let_pass = || {
-                let let_pass = move |broker: &mut Broker, now| broker.let_pass(client, ends, now);
-                broker.ask(let_pass).ok_or(Refusal::NoSuchClaim)?
+            let let_pass = |all: Vec<Ends>| {
+                let let_pass = move |broker: &mut Broker, now| {
+                    all.iter().map(|ends| broker.let_pass(client, *ends, now)).collect()
+                };
+                broker.ask(let_pass).ok_or(Refusal::NoSuchClaim)
             };
-            let is_there = check_listener(&listener, &listeners).and(connection);
-            let placed =
-                is_there.and_then(|connection| place(&queues, listener.as_fd(), &connection, let_pass));
+            let placed = place(&queues, listener.as_fd(), &waiting, let_pass);
             listener.close();
             placed
         };
-        let then = move |broker: &mut Broker, placed: Result<(), Refusal>, now: Instant| {
-            placed?;
-            broker.note_move(client, ends, now);
-            Ok(Some((Answer::Done, None)))
+        let then = move |broker: &mut Broker, placed: Vec<Result<Ends, Refusal>>, now: Instant| {
+            let mut refused = Vec::new();
+            for (at, placed) in placed.into_iter().enumerate() {
+                match placed {
+                    Ok(ends) => broker.note_move(client, ends, now),
+                    Err(refusal) => refused.push((at, refusal)),
+                }
+            }
+            Ok(Some((Answer::Enqueued { refused }, None)))
         };
         let outcome = self.set_aside((client, id), make, then, now);
         self.under_way.set_deadline(client, now + PATIENCE_TO_MOVE);
         outcome
+    }
+
+    /// Those of these that may wait in an accept queue, before anything is read of them: a client may have filled the file with what it likes.
+    fn examine_waiting(&self, client: ClientId, movings: Vec<Moving>) -> Vec<Result<Waiting, Refusal>> {
+        let mut next_at = 0;
+        let examined = movings.into_iter().map(|moving| {
+            let lens = [moving.received_len, moving.unacked_len, moving.unsent_len];
+            let at = next_at;
+            next_at += lens.into_iter().map(u64::from).sum::<u64>();
+            let ends = (moving.connection.local, moving.connection.remote);
+            self.check_move(client, ends)?;
+            if Enqueuing::is_too_much(moving.received_len as usize) || lens[1..] != [0, 0] {
+                return Err(not_taken("it has more than the kernel can be told"));
+            }
+            Ok(Waiting { moving, at, listeners: self.registry.listeners_at(client, ends.0) })
+        });
+        examined.collect()
     }
 
     fn reserve_memory(
@@ -182,6 +204,22 @@ impl Broker {
         }
         self.check_is_local(local)?;
         tcp_repair::deliver(local, remote, segment).map_err(not_taken)
+    }
+}
+
+/// A connection that waits to be accepted.
+struct Waiting {
+    moving: Moving,
+    /// Where its octets begin in the file.
+    at: u64,
+    /// The cookies of listeners at which it may wait.
+    listeners: BTreeSet<u64>,
+}
+
+impl Waiting {
+    fn unpack(self, listener: BorrowedFd<'_>, file: Option<BorrowedFd<'_>>) -> Result<Established, Refusal> {
+        check_listener(listener, &self.listeners)?;
+        unpack(self.moving, file, self.at).map_err(not_taken)
     }
 }
 

@@ -99,9 +99,9 @@ impl Broker {
             Request::Move { connection, offered } => {
                 self.take_over((client, id), (connection, offered), fd, now)
             }
-            Request::Enqueue { connection } => {
+            Request::Enqueue { connections } => {
                 let listener = fd.ok_or(Refusal::NoSocket)?;
-                self.enqueue((client, id), connection, (listener, fds.next()), now)
+                self.enqueue((client, id), connections, (listener, fds.next()), now)
             }
             Request::MoveFor { keys, local, remote } => {
                 self.inherit((client, id), &keys, (local, remote), now)

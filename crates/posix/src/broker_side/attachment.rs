@@ -289,9 +289,14 @@ pub(crate) trait Attachment: Send {
         offered_for: Option<Duration>,
     ) -> Result<OwnedFd, NotMoved>;
 
-    /// Has a connection that our stack let go of wait in the accept queue of the kernel's `listener`, where all who have that find it.
-    fn enqueue(&mut self, _connection: &Established, _listener: BorrowedFd<'_>) -> Result<(), NotMoved> {
-        Err(NotMoved::Refused)
+    /// Has connections that our stack let go of wait in the accept queue of the kernel's `listener`, where all who have that find them; what came of
+    /// each, in their order.
+    fn enqueue(
+        &mut self,
+        connections: &[&Established],
+        _listener: BorrowedFd<'_>,
+    ) -> Vec<Result<(), NotMoved>> {
+        vec![Err(NotMoved::Refused); connections.len()]
     }
 
     /// Gives the kernel a segment that came for a connection after it was moved.

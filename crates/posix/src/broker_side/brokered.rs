@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use broker::client::{Client, ClientError, Event, Granted, Search, Ticket};
 use broker::protocol::{
-    KEYS_MAX, Key, News, ProgramReport, Purpose as Asked, Refusal, Route, SocketReport, Sources, Transport,
-    Welcome,
+    ENQUEUED_MAX, KEYS_MAX, Key, News, ProgramReport, Purpose as Asked, Refusal, Route, SocketReport,
+    Sources, Transport, Welcome,
 };
 use clock::{Duration, Instant};
 use stack::{Handshake, Hop, LateSegment, LinkHeader, LinkId, RouteClamp, SourceFilter, Stray};
@@ -120,6 +120,28 @@ impl Brokered {
             self.line = Line::Open(client);
         }
         Ok(())
+    }
+
+    fn enqueue_some(
+        &mut self,
+        connections: &[&Established],
+        listener: BorrowedFd<'_>,
+    ) -> Vec<Result<(), NotMoved>> {
+        let answer = self.ask(|client| match client.enqueue(connections, listener) {
+            Err(ClientError::Refused(_) | ClientError::Unmade(_)) => Ok(Err(NotMoved::Refused)),
+            enqueued => enqueued.map(Ok),
+        });
+        let refused = match answer.unwrap_or(Err(NotMoved::Lost)) {
+            Ok(refused) => refused,
+            Err(why) => return vec![Err(why); connections.len()], // Without an answer nobody knows.
+        };
+        let mut enqueued = vec![Ok(()); connections.len()];
+        for (at, refusal) in refused {
+            let never = matches!(refusal, Refusal::NoAcceptQueues(_));
+            let why = if never { NotMoved::Never } else { NotMoved::Refused };
+            enqueued.get_mut(at).into_iter().for_each(|it| *it = Err(why));
+        }
+        enqueued
     }
 
     /// Asks, unless the broker is gone; notices if it is by now.
@@ -413,13 +435,12 @@ impl Attachment for Brokered {
         moved.unwrap_or(Err(NotMoved::Lost))
     }
 
-    fn enqueue(&mut self, connection: &Established, listener: BorrowedFd<'_>) -> Result<(), NotMoved> {
-        let enqueued = self.ask(|client| match client.enqueue(connection, listener) {
-            Err(ClientError::Refused(Refusal::NoAcceptQueues(_))) => Ok(Err(NotMoved::Never)),
-            Err(ClientError::Refused(_) | ClientError::Unmade(_)) => Ok(Err(NotMoved::Refused)),
-            enqueued => enqueued.map(Ok),
-        });
-        enqueued.unwrap_or(Err(NotMoved::Lost)) // Without an answer nobody knows.
+    fn enqueue(
+        &mut self,
+        connections: &[&Established],
+        listener: BorrowedFd<'_>,
+    ) -> Vec<Result<(), NotMoved>> {
+        connections.chunks(ENQUEUED_MAX).flat_map(|some| self.enqueue_some(some, listener)).collect()
     }
 
     fn deliver_late(&mut self, segment: &LateSegment) {

@@ -51,8 +51,8 @@ impl State {
         let Some(listener) = self.sockets.get(id) else { return Vec::new() };
         let (kind, settings) = (listener.kind_to_move(), listener.settings.clone());
         let mut moved = Vec::new();
-        for connection in waiting {
-            match self.enqueue(id, connection) {
+        for (connection, enqueued) in waiting.iter().zip(self.enqueue(id, waiting)) {
+            match enqueued {
                 Ok(()) => self.left_to_kernel.moved += 1,
                 Err(NotMoved::Lost) => self.reset_lost(connection),
                 Err(_) => moved.extend(self.move_detached(connection, kind, &settings)),
@@ -62,12 +62,17 @@ impl State {
         moved
     }
 
-    fn enqueue(&mut self, id: SocketId, connection: &Detached) -> Result<(), NotMoved> {
-        let listener = self.sockets.get(id).and_then(|socket| copy(socket.fd())).ok_or(NotMoved::Refused)?;
-        let attachment = self.attachment().ok_or(NotMoved::Refused);
-        let enqueued = attachment.and_then(|it| it.enqueue(&connection.connection, listener.as_fd()));
+    /// What came of each.
+    fn enqueue(&mut self, id: SocketId, waiting: &[Detached]) -> Vec<Result<(), NotMoved>> {
+        let refused = || vec![Err(NotMoved::Refused); waiting.len()];
+        let Some(listener) = self.sockets.get(id).and_then(|socket| copy(socket.fd())) else {
+            return refused();
+        };
+        let connections: Vec<_> = waiting.iter().map(|detached| &detached.connection).collect();
+        let attachment = self.attachment();
+        let enqueued = attachment.map_or_else(refused, |it| it.enqueue(&connections, listener.as_fd()));
         close(listener);
-        self.queue.stalls.is_pushed |= enqueued == Err(NotMoved::Never);
+        self.queue.stalls.is_pushed |= enqueued.contains(&Err(NotMoved::Never));
         enqueued
     }
 

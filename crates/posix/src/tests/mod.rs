@@ -198,14 +198,17 @@ impl Attachment for Wire {
         Ok(ours)
     }
 
-    fn enqueue(&mut self, connection: &Established, _: BorrowedFd<'_>) -> Result<(), NotMoved> {
-        assert!(connection.unacked.is_empty() && connection.unsent.is_empty());
-        match &mut *self.others.accept_queue.lock().unwrap() {
-            Some(Ok(waiting)) => *waiting += 1,
-            Some(Err(why)) => return Err(*why),
-            None => return Err(NotMoved::Refused),
-        }
-        Ok(())
+    fn enqueue(&mut self, connections: &[&Established], _: BorrowedFd<'_>) -> Vec<Result<(), NotMoved>> {
+        assert!(connections.iter().all(|it| it.unacked.is_empty() && it.unsent.is_empty()));
+        let enqueued = match &mut *self.others.accept_queue.lock().unwrap() {
+            Some(Ok(waiting)) => {
+                *waiting += connections.len() as u32;
+                Ok(())
+            }
+            Some(Err(why)) => Err(*why),
+            None => Err(NotMoved::Refused),
+        };
+        vec![enqueued; connections.len()]
     }
 
     fn deliver_late(&mut self, _: &LateSegment) {
