@@ -60,10 +60,10 @@ const FLOORS: &[House] = &[
                 "accept_queues",
                 "books_left",
                 "successor",
-                "strangers",
                 "look",
             ],
             &["port", "connection", "outcome"],
+            &["strangers"],
             &["helpers", "data_path"],
             &[
                 "shadow",

@@ -106,7 +106,7 @@ fn events_of_request(client: usize, socket: u8, request: Request) -> Vec<Event> 
             return claims.into_iter().map(|claim| event(client, claim)).collect();
         }
         Request::Move { connection, .. } => Some(moved(&connection)),
-        Request::Enqueue { connections } => return connections.iter().map(moved).collect(),
+        Request::Enqueue { connections, .. } => return connections.iter().map(moved).collect(),
         Request::Handshake(handshake) => Some(Event::Awaited(handshake.local.port())),
         Request::Give { token: None } => Some(Event::HandOver(client, end(socket))),
         Request::IsShared { claim } => Some(Event::IsShared(client, claim)),

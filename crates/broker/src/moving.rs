@@ -27,13 +27,14 @@ pub(crate) fn pack(
     Ok((to_message(connection, socket), pack_octets(&[connection], offered)?))
 }
 
-/// The messages, and one file with all octets, if there are some.
+/// The same for several that share a file.
 pub(crate) fn pack_all(
     connections: &[&Established],
     socket: SocketKind,
+    offered: bool,
 ) -> Result<(Vec<Moving>, Option<OwnedFd>)> {
     let movings = connections.iter().map(|connection| to_message(connection, socket)).collect();
-    Ok((movings, pack_octets(connections, false)?))
+    Ok((movings, pack_octets(connections, offered)?))
 }
 
 fn to_message(connection: &Established, socket: SocketKind) -> Moving {
@@ -171,14 +172,14 @@ pub(crate) mod tests {
     fn connections_share_a_file() {
         let originals =
             [connection(b"abc", b"", b""), connection(b"", b"", b""), connection(b"", b"de", b"f")];
-        let (movings, file) = pack_all(&originals.each_ref(), SocketKind::default()).unwrap();
+        let (movings, file) = pack_all(&originals.each_ref(), SocketKind::default(), false).unwrap();
         let file = file.as_ref().map(AsFd::as_fd);
         for ((moving, original), at) in movings.into_iter().zip(originals).zip([0, 3, 3]) {
             assert_eq!(unpack(moving, file, at).unwrap(), original);
         }
         let [none, silent] = [
-            pack_all(&[], SocketKind::default()),
-            pack_all(&[&connection(b"", b"", b"")], SocketKind::default()),
+            pack_all(&[], SocketKind::default(), false),
+            pack_all(&[&connection(b"", b"", b"")], SocketKind::default(), false),
         ];
         assert!(none.unwrap().1.is_none() && silent.unwrap().1.is_none(), "there is nothing to share");
     }
@@ -200,8 +201,9 @@ pub(crate) mod tests {
             timestamps: Some(Timestamps { value: u32::MAX, echo: u32::MAX }),
             ..connection(b"", b"", b"")
         };
-        let (movings, _) = pack_all(&[&longest; ENQUEUED_MAX], SocketKind::default()).unwrap();
-        encode(&ToBroker { id: u64::MAX, request: Request::Enqueue { connections: movings } }).unwrap();
+        let (movings, _) = pack_all(&[&longest; ENQUEUED_MAX], SocketKind::default(), true).unwrap();
+        encode(&ToBroker { id: u64::MAX, request: Request::Enqueue { connections: movings, offered: true } })
+            .unwrap();
     }
 
     /// In a process of its own, as the limit is the process's.

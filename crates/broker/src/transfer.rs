@@ -56,11 +56,14 @@ impl Inbox {
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
         let mut room = [IoSliceMut::new(&mut self.octets)];
+        let mut was_reset = false;
         let received = loop {
             match recvmsg(socket.as_fd(), &mut room, &mut control, flags) {
                 Ok(received) => break received,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(Arrival::Nothing),
+                // Once, as the other end has closed with something unread. What it had sent comes behind this.
+                Err(Errno::CONNRESET) if !was_reset => was_reset = true,
                 Err(Errno::CONNRESET) => return Ok(Arrival::End),
                 Err(error) => return Err(error),
             }

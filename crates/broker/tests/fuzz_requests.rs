@@ -286,7 +286,7 @@ fn of_connections() -> Vec<Case> {
     let late = Request::Deliver { local: at(LISTENER), remote: peer(), octets: vec![0; 20] };
     let waits = |sockets, lens: &[[u32; 3]]| {
         let connections = lens.iter().map(|lens| moving(at(LISTENER), *lens)).collect();
-        say_with(0, sockets, Request::Enqueue { connections })
+        say_with(0, sockets, Request::Enqueue { connections, offered: lens.len().is_multiple_of(2) })
     };
     let heir = || [hello(1), say(1, Request::Queues { wanted: true }), listen(1)].concat();
     vec![

@@ -654,12 +654,12 @@ impl Waiting {
     }
 
     fn enqueue(&mut self, connection: &Established) {
-        let refused = self.client.enqueue(&[connection], self.listener.as_fd()).unwrap();
+        let refused = self.client.enqueue(&[connection], self.listener.as_fd(), None).unwrap();
         assert_eq!(refused, []);
     }
 
     fn refusal(&mut self, connection: &Established, listener: impl AsFd) -> Refusal {
-        let mut refused = self.client.enqueue(&[connection], listener.as_fd()).unwrap();
+        let mut refused = self.client.enqueue(&[connection], listener.as_fd(), None).unwrap();
         let (0, refusal) = refused.pop().expect("it is refused") else { panic!("there is one") };
         refusal
     }
@@ -727,7 +727,7 @@ fn connections_wait_together_and_those_that_cannot_stay_their_clients() {
     let elsewhere = Established { local: SocketAddr::new(first.local.ip(), PORT + 1), ..first.clone() };
     let second = Established { received: b"second".to_vec(), ..second };
     let all = [&unfit, &first, &unsent, &elsewhere, &second];
-    let refused = waiting.client.enqueue(&all, waiting.listener.as_fd()).unwrap();
+    let refused = waiting.client.enqueue(&all, waiting.listener.as_fd(), Some(PATIENCE)).unwrap();
     let [(0, unfit), (2, unsent), (3, elsewhere)] = &refused[..] else { panic!("{refused:?}") };
     assert!(matches!(unfit, Refusal::NotTaken(_)) && matches!(unsent, Refusal::NotTaken(_)));
     assert_eq!(*elsewhere, Refusal::NoSuchClaim);
@@ -739,7 +739,7 @@ fn connections_wait_together_and_those_that_cannot_stay_their_clients() {
         assert!(is_alive(peer, &mut accepted));
     }
     let too_many = vec![&first; ENQUEUED_MAX + 1];
-    match waiting.client.enqueue(&too_many, waiting.listener.as_fd()) {
+    match waiting.client.enqueue(&too_many, waiting.listener.as_fd(), None) {
         Err(ClientError::Refused(Refusal::TooMany)) => {}
         other => panic!("{other:?}"),
     }

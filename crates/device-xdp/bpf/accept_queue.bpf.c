@@ -14,6 +14,8 @@
 #define NEXT -1
 // Shared with user space (accept_queue.rs): the acknowledgement has not come yet. No error is positive.
 #define WAITING 1
+// So many connections may be on their way at a time. The last bits of a mark say which it is.
+#define PLACES 64
 
 // What both ends have agreed on: the kernel's struct bpf_tcp_req_attrs.
 struct agreements {
@@ -30,7 +32,7 @@ struct agreements {
 	__u8 reserved[3];
 };
 
-// The connection that is on its way.
+// A connection that is on its way.
 struct placement {
 	__u32 mark;
 	__s32 outcome;
@@ -39,18 +41,18 @@ struct placement {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, PLACES);
 	__type(key, __u32);
 	__type(value, struct placement);
-} placement SEC(".maps");
+} placements SEC(".maps");
 
-// The listener. The map does not keep it open.
+// Its listener. The map does not keep it open.
 struct {
 	__uint(type, BPF_MAP_TYPE_SOCKMAP);
-	__uint(max_entries, 1);
+	__uint(max_entries, PLACES);
 	__type(key, __u32);
 	__type(value, __u32);
-} listener SEC(".maps");
+} listeners SEC(".maps");
 
 // Whoever loads the program writes the kernel's number for its function bpf_sk_assign_tcp_reqsk into the call, and its kind.
 static int (*assign)(struct __sk_buff *packet, struct bpf_sock *listener, struct agreements *agreements,
@@ -59,8 +61,8 @@ static int (*assign)(struct __sk_buff *packet, struct bpf_sock *listener, struct
 SEC("classifier")
 int sidestep_accept(struct __sk_buff *packet)
 {
-	__u32 first = 0;
-	struct placement *wanted = bpf_map_lookup_elem(&placement, &first);
+	__u32 place = packet->mark % PLACES;
+	struct placement *wanted = bpf_map_lookup_elem(&placements, &place);
 	struct agreements agreements;
 	struct bpf_sock *found;
 
@@ -69,7 +71,7 @@ int sidestep_accept(struct __sk_buff *packet)
 	// One that comes too late would be reset.
 	if (wanted->outcome != WAITING)
 		return TC_ACT_SHOT;
-	found = bpf_map_lookup_elem(&listener, &first);
+	found = bpf_map_lookup_elem(&listeners, &place);
 	if (!found)
 		return TC_ACT_SHOT;
 	agreements = wanted->agreements;

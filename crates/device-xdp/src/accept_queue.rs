@@ -2,13 +2,13 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use aya::maps::{Array, MapData, SockMap};
+use aya::maps::{Array, Map, MapData, SockMap};
 use aya::programs::{ProgramError, SchedClassifier};
 use aya::{Btf, Ebpf, include_bytes_aligned};
 use aya_obj::btf::BtfKind;
 
 use crate::error::map_error;
-use crate::loading::{load, load_error, open_other, typed};
+use crate::loading::{load, load_error, open_other};
 use crate::netdev::Interface;
 use crate::{XdpError, syscalls};
 
@@ -79,15 +79,25 @@ pub enum Placed {
 
 /// The program, on the loopback interface of the network namespace that the thread was in when it was attached, for as long as this value lives.
 pub struct AcceptQueueProgram {
-    placement: Array<MapData, Placement>,
-    listener: SockMap<MapData>,
+    placements: OwnedFd,
+    listeners: OwnedFd,
+    /// Those of all places have this one's first bits.
     mark: u32,
     _object: Ebpf,
     _link: OwnedFd,
 }
 
+/// A place for one connection at a time that is on its way. It has nothing in common with other places: a listener that is locked for long holds up its
+/// own place.
+pub struct AcceptQueuePlace {
+    placements: Array<MapData, Placement>,
+    listeners: SockMap<MapData>,
+    number: u32,
+    mark: u32,
+}
+
 impl AcceptQueueProgram {
-    /// Loads and attaches it. `mark` is to be one that nobody else has packets with. Fails before Linux 6.8.
+    /// Loads and attaches it. `mark` is to be one that nobody else has packets with, nor with its last six bits changed. Fails before Linux 6.8.
     pub fn attach(mark: u32) -> Result<AcceptQueueProgram, XdpError> {
         let btf = Btf::from_sys_fs().map_err(|error| load_error(&error))?;
         let function =
@@ -100,24 +110,45 @@ impl AcceptQueueProgram {
         let fd = program.fd().map_err(|error| load_error(&error))?.as_fd();
         let link = syscalls::attach_to_ingress(fd, Interface::open("lo")?.index);
         let link = link.map_err(XdpError::system("attaching the program of accept queues to lo"))?;
-        let (placement, listener) = (typed(&mut object, "placement")?, typed(&mut object, "listener")?);
-        Ok(AcceptQueueProgram { placement, listener, mark, _object: object, _link: link })
+        let (placements, listeners) = (map_fd(&object, "placements")?, map_fd(&object, "listeners")?);
+        Ok(AcceptQueueProgram { placements, listeners, mark, _object: object, _link: link })
     }
 
+    /// The place with this number, below [`PLACES`](AcceptQueueProgram::PLACES). Whoever has it must be the only one.
+    pub fn place(&self, number: u32) -> Result<AcceptQueuePlace, XdpError> {
+        let copy = |map: &OwnedFd, name: &'static str| {
+            let copy = map.try_clone().map_err(XdpError::system("copying a descriptor of a map"))?;
+            MapData::from_fd(copy).map_err(map_error(name))
+        };
+        let placements = Map::Array(copy(&self.placements, "placements")?);
+        let listeners = Map::SockMap(copy(&self.listeners, "listeners")?);
+        Ok(AcceptQueuePlace {
+            placements: placements.try_into().map_err(map_error("placements"))?,
+            listeners: listeners.try_into().map_err(map_error("listeners"))?,
+            number,
+            mark: self.mark / Self::PLACES * Self::PLACES + number,
+        })
+    }
+
+    /// Places that there are.
+    pub const PLACES: u32 = 64;
+}
+
+impl AcceptQueuePlace {
     /// The mark of the acknowledgement.
     pub fn mark(&self) -> u32 {
         self.mark
     }
 
-    /// The next acknowledgement with our mark makes a connection that waits at this listener of TCP.
+    /// The next acknowledgement with our mark makes a connection that waits at this listener of TCP. It waits while another thread has the listener's lock.
     pub fn expect(&mut self, listener: BorrowedFd<'_>, agreements: Agreements) -> Result<(), XdpError> {
-        self.listener.set(0, &listener, 0).map_err(map_error("listener"))?;
+        self.listeners.set(self.number, &listener, 0).map_err(map_error("listeners"))?;
         self.set(WAITING, agreements)
     }
 
     /// What has become of it by now.
     pub fn outcome(&self) -> Result<Placed, XdpError> {
-        let placed = self.placement.get(&0, 0).map_err(map_error("placement"))?;
+        let placed = self.placements.get(&self.number, 0).map_err(map_error("placements"))?;
         Ok(match placed.outcome {
             WAITING => Placed::NotSeen,
             0 => Placed::Done,
@@ -127,14 +158,20 @@ impl AcceptQueueProgram {
 
     /// None is expected any more.
     pub fn expect_none(&mut self) -> Result<(), XdpError> {
-        let _ = self.listener.clear_index(&0); // It is not there if the listener was closed meanwhile.
+        let _ = self.listeners.clear_index(&self.number); // It is not there if the listener was closed meanwhile.
         self.set(0, Agreements::default())
     }
 
     fn set(&mut self, outcome: i32, agreements: Agreements) -> Result<(), XdpError> {
         let placement = Placement { mark: self.mark, outcome, agreements };
-        self.placement.set(0, placement, 0).map_err(map_error("placement"))
+        self.placements.set(self.number, placement, 0).map_err(map_error("placements"))
     }
+}
+
+fn map_fd(object: &Ebpf, name: &'static str) -> Result<OwnedFd, XdpError> {
+    let map = object.map(name).expect("the object holds the map");
+    let (Map::Array(data) | Map::SockMap(data)) = map else { panic!("{name} is of another kind") };
+    data.fd().as_fd().try_clone_to_owned().map_err(XdpError::system("copying a descriptor of a map"))
 }
 
 /// The object with the number of the kernel's function.

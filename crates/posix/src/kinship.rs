@@ -96,10 +96,10 @@ impl Kinship {
 
     /// About to fork: whether the child will have connections of ours, and whether it may hold some of our ancestors'.
     pub(crate) fn tie_cords(&mut self, has_own: bool, inherits: bool) {
-        self.read_legacies(); // The child has its own cords, by which nothing comes that was sent before.
         self.cord = has_own.then(|| self.cord()).flatten();
         let ancestors = if inherits { self.to_ancestors.as_slice() } else { &[] };
         self.child_to_ancestors = ancestors.iter().filter_map(|it| self.cord_to(it)).collect();
+        self.read_legacies(); // The child has its own cords, by which nothing comes that was sent before.
     }
 
     fn cord(&self) -> Option<Cord> {

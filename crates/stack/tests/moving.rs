@@ -298,6 +298,32 @@ fn who_waits_to_be_accepted_can_leave_all_together_and_one_by_one() {
 }
 
 #[test]
+fn who_was_to_leave_the_accept_queue_waits_there_again() {
+    let mut pair = Pair::new();
+    let listener = pair.server.listen(SERVER, 16);
+    let client = pair.client.connect(CLIENT, SERVER);
+    pair.run();
+    let detached = pair.server.stack.detach_accept_queue(listener, pair.now);
+    let later = pair.client.connect(SocketAddr::new(CLIENT.ip(), CLIENT.port() + 1), SERVER);
+    pair.client.stack.send(client, b"request", pair.now).unwrap();
+    pair.run_for(Duration::from_millis(50));
+    let place = (listener, detached[0].hop);
+    pair.server.stack.attach_waiting(&detached[0], place, pair.now).unwrap();
+    assert_eq!(pair.server.stack.accept_queue(listener), Some((2, 16)));
+    pair.run();
+    let [second, first] = [(); 2].map(|()| pair.server.stack.tcp_accept(listener).unwrap());
+    assert_eq!(pair.server.recv(first, pair.now), Ok(b"request".to_vec()), "sent again");
+    pair.server.stack.send(second, b"hello", pair.now).unwrap();
+    pair.run();
+    assert_eq!(pair.client.recv(later, pair.now), Ok(b"hello".to_vec()));
+
+    pair.server.stack.close_listener(listener, pair.now);
+    let detached = pair.server.stack.detach(second, pair.now).unwrap();
+    let refused = pair.server.stack.attach_waiting(&detached, (listener, detached.hop), pair.now);
+    assert_eq!(refused, Err(AttachError::NoListener));
+}
+
+#[test]
 fn who_finished_the_handshake_and_was_left_waiting_for_data_can_leave_too() {
     let mut pair = Pair::new();
     let listener = pair.server.listen(SERVER, 16);

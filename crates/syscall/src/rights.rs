@@ -21,7 +21,16 @@ pub fn send_descriptor(fd: RawFd, octets: &[u8], passed: BorrowedFd<'_>) -> io::
 }
 
 /// Receives one message on a Unix socket, without waiting: how long it is, and the descriptor beside it, which is closed on exec.
+///
+/// Who closes the other end before it has read all leaves an error here (`ECONNRESET`), once, in front of what it has sent. That is no reason to miss the latter.
 pub fn receive_descriptor(fd: RawFd, room: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
+    match receive_next(fd, room) {
+        Err(error) if error.raw_os_error() == Some(libc::ECONNRESET) => receive_next(fd, room),
+        received => received,
+    }
+}
+
+fn receive_next(fd: RawFd, room: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
     let mut control = [0; CONTROL_LEN];
     let mut message =
         MessageMut { buffers: &mut [IoSliceMut::new(room)], name: None, control: Some(&mut control) };
@@ -53,5 +62,16 @@ mod tests {
         assert!(matches!(receive_descriptor(other.as_raw_fd(), &mut room), Ok((4, None))));
         let nothing = receive_descriptor(other.as_raw_fd(), &mut room).unwrap_err();
         assert_eq!(nothing.raw_os_error(), Some(libc::EAGAIN));
+    }
+
+    #[test]
+    fn what_was_sent_before_the_end_comes_also_from_who_did_not_read_all() {
+        let [one, other] = socketpair(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0).unwrap();
+        write(one.as_raw_fd(), b"last").unwrap();
+        write(other.as_raw_fd(), b"unread").unwrap();
+        drop(one);
+        let mut room = [0; 8];
+        assert!(matches!(receive_descriptor(other.as_raw_fd(), &mut room), Ok((4, None))));
+        assert!(matches!(receive_descriptor(other.as_raw_fd(), &mut room), Ok((0, None))));
     }
 }

@@ -312,45 +312,31 @@ impl Client {
         socket: SocketKind,
         offered_for: Option<Duration>,
     ) -> Result<OwnedFd, ClientError> {
-        // Another broker may be about to be there: who offers it may try again.
-        if offered_for.is_some() && self.may_be_followed() {
-            return Err(Refusal::TooLate.into());
-        }
-        if self.is_left_alone() {
-            return Err(Refusal::NotTaken("the broker was killed".to_owned()).into());
-        }
-        if offered_for.is_some() && self.is_behind()? {
-            return Err(Refusal::TooLate.into());
-        }
         let offered = offered_for.is_some();
-        if !self.has_room() {
-            let refusal = Refusal::NotTaken("this process has no free descriptors".to_owned());
-            return Err(if offered { Refusal::TooLate } else { refusal }.into());
-        }
+        self.check_moving(offered)?;
         let (connection, file) = pack(connection, socket, offered).map_err(ClientError::Unmade)?;
-        let request = Request::Move { connection, offered };
-        let answer = self.ask_to_move(&request, file.as_ref().map(AsFd::as_fd).as_slice(), offered_for);
-        file.into_iter().for_each(discard);
+        let answer = self.ask_to_move(&Request::Move { connection, offered }, None, file, offered_for);
         moved(answer?)
     }
 
     /// Has connections that wait to be accepted, and that the stack has let go of, wait at the kernel's listener; at most [`ENQUEUED_MAX`]. Those that are
     /// refused are still ours: their places in the list, in order, and why. After any other error than a refusal of all nobody knows.
     ///
+    /// If they are only offered, all of them are withdrawn as one connection is by [`Client::move_connection`].
+    ///
     /// [`ENQUEUED_MAX`]: crate::protocol::ENQUEUED_MAX
     pub fn enqueue(
         &mut self,
         connections: &[&Established],
         listener: BorrowedFd<'_>,
+        offered_for: Option<Duration>,
     ) -> Result<Vec<(usize, Refusal)>, ClientError> {
-        if self.is_left_alone() || !self.has_room() {
-            return Err(Refusal::NotTaken("nobody can take it".to_owned()).into());
-        }
+        let offered = offered_for.is_some();
+        self.check_moving(offered)?;
         let (connections, file) =
-            pack_all(connections, SocketKind::default()).map_err(ClientError::Unmade)?;
-        let fds: Vec<BorrowedFd<'_>> = [listener].into_iter().chain(file.as_ref().map(AsFd::as_fd)).collect();
-        let answer = self.ask_to_move(&Request::Enqueue { connections }, &fds, None);
-        file.into_iter().for_each(discard);
+            pack_all(connections, SocketKind::default(), offered).map_err(ClientError::Unmade)?;
+        let request = Request::Enqueue { connections, offered };
+        let answer = self.ask_to_move(&request, Some(listener), file, offered_for);
         match answer?.message {
             Answer::Enqueued { refused } => Ok(refused),
             answer => Err(unexpected(answer)),
@@ -370,7 +356,41 @@ impl Client {
         has_room
     }
 
+    /// Refuses to move connections while nobody can take them, or would have to hurry.
+    fn check_moving(&mut self, offered: bool) -> Result<(), ClientError> {
+        // Another broker may be about to be there: who offers it may try again.
+        if offered && self.may_be_followed() {
+            return Err(Refusal::TooLate.into());
+        }
+        if self.is_left_alone() {
+            return Err(Refusal::NotTaken("the broker was killed".to_owned()).into());
+        }
+        if offered && self.is_behind()? {
+            return Err(Refusal::TooLate.into());
+        }
+        if !self.has_room() {
+            let refusal = Refusal::NotTaken("this process has no free descriptors".to_owned());
+            return Err(if offered { Refusal::TooLate } else { refusal }.into());
+        }
+        Ok(())
+    }
+
+    /// Asks with these descriptors, a listener and the file of the connections.
     fn ask_to_move(
+        &mut self,
+        request: &Request,
+        listener: Option<BorrowedFd<'_>>,
+        file: Option<OwnedFd>,
+        offered_for: Option<Duration>,
+    ) -> Result<Arrived<Answer>, ClientError> {
+        let fds: Vec<BorrowedFd<'_>> = listener.into_iter().chain(file.as_ref().map(AsFd::as_fd)).collect();
+        let answer = self.ask_or_withdraw(request, &fds, offered_for);
+        file.into_iter().for_each(discard);
+        answer
+    }
+
+    /// The last descriptor decides who has what is only offered.
+    fn ask_or_withdraw(
         &mut self,
         request: &Request,
         fds: &[BorrowedFd<'_>],
@@ -386,7 +406,7 @@ impl Client {
             if let Some(answer) = self.answer_until(id, began + time)? {
                 return Ok(answer);
             }
-            if fds.first().is_some_and(decide) {
+            if fds.last().is_some_and(decide) {
                 self.wait_no_more(id, request, began);
                 return Err(Refusal::TooLate.into());
             }

@@ -187,10 +187,14 @@ pub enum Request {
     /// [`Answer::Enqueued`]. As with [`Request::Move`], the stack must have let go of them, and gets back those that are refused. The listener must be, or
     /// have been, claimed by us on this connection to the broker.
     ///
-    /// Beside it: the listener, and a file with the octets that each [`Moving`] counts, one after the other, if there are some.
+    /// Beside it: the listener, and a file with the octets that each [`Moving`] counts, one after the other, unless there are none and they are not just
+    /// offered.
     Enqueue {
         /// The connections; at most [`ENQUEUED_MAX`].
         connections: Vec<Moving>,
+        /// As in [`Request::Move`], for all of them together.
+        #[serde(default)]
+        offered: bool,
     },
     /// A connection that one of the processes had which this one was forked from: [`Answer::Moved`].
     MoveFor {

@@ -10,17 +10,17 @@
 //! is as long as the host lets it be, the kernel's socket is made as of any connection, and one process that has the listener gets it. An accept queue that
 //! is only as long as its program wants has room: each of these connections had some at our stack.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use control::sock_diag::tcp_received;
-use device_xdp::{AcceptQueueProgram, Agreements, Placed, XdpError};
+use device_xdp::{AcceptQueuePlace, AcceptQueueProgram, Agreements, Placed, XdpError};
 use rustix::net::{listen, sockopt};
 use tcp_repair::Enqueuing;
 use transit::Established;
@@ -40,52 +40,79 @@ pub(super) type Ends = (SocketAddr, SocketAddr);
 /// How the kernel's program is attached, which packets with this mark are for.
 pub(super) type Attach = fn(u32) -> Result<AcceptQueueProgram, XdpError>;
 
-/// The program, from when it is first needed.
+/// The program, from when it is first needed, and its places.
 #[derive(Clone)]
-pub(super) struct AcceptQueues(Arc<Mutex<Program>>);
+pub(super) struct AcceptQueues(Arc<Shared>);
+
+struct Shared {
+    program: Mutex<Program>,
+    came_free: Condvar,
+}
 
 struct Program {
     attach: Attach,
     /// It, or when and why it could not be attached.
     attached: Option<Result<Box<AcceptQueueProgram>, (Instant, String)>>,
+    /// The places that helpers have, and by their cookies the listeners that they have them for.
+    taken: BTreeMap<u32, u64>,
+}
+
+/// A place, and with it a listener: who announces to the same one waits, so that its backlog can be put back. Who announces to another one does not, as a client
+/// may lock its own for as long as it likes.
+struct TakenPlace<'q> {
+    place: AcceptQueuePlace,
+    number: u32,
+    queues: &'q Shared,
 }
 
 impl AcceptQueues {
     pub(super) fn new(attach: Attach) -> AcceptQueues {
-        AcceptQueues(Arc::new(Mutex::new(Program { attach, attached: None })))
+        let program = Program { attach, attached: None, taken: BTreeMap::new() };
+        AcceptQueues(Arc::new(Shared { program: Mutex::new(program), came_free: Condvar::new() }))
     }
 
-    /// Has the kernel make the connection, at this listener. One at a time, which is also why the backlog can be put back.
-    fn announce(
-        &self,
-        listener: BorrowedFd<'_>,
-        enqueuing: &Enqueuing<'_>,
-        of: &Established,
-    ) -> Result<(), Refusal> {
-        let mut program = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let program = program.get().map_err(Refusal::NoAcceptQueues)?;
+    fn place_for(&self, listener: BorrowedFd<'_>) -> Result<TakenPlace<'_>, Refusal> {
         check_cookies()?;
-        with_room(listener, || announce_by(program, listener, enqueuing, of))
+        let cookie = sockopt::socket_cookie(listener).map_err(not_taken)?;
+        let program = self.0.program.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_taken = |program: &mut Program| program.taken.values().any(|other| *other == cookie);
+        let waited = self.0.came_free.wait_while(program, is_taken);
+        let mut program = waited.unwrap_or_else(PoisonError::into_inner);
+        let is_free = |number: &u32| !program.taken.contains_key(number);
+        let number = (0..AcceptQueueProgram::PLACES).find(is_free);
+        let number = number.ok_or_else(|| not_taken("as many connections are on their way as may be"))?;
+        let place = program.get().map_err(Refusal::NoAcceptQueues)?.place(number).map_err(not_taken)?;
+        program.taken.insert(number, cookie);
+        Ok(TakenPlace { place, number, queues: &self.0 })
     }
 }
 
-fn announce_by(
-    program: &mut AcceptQueueProgram,
+impl Drop for TakenPlace<'_> {
+    fn drop(&mut self) {
+        let mut program = self.queues.program.lock().unwrap_or_else(PoisonError::into_inner);
+        program.taken.remove(&self.number);
+        self.queues.came_free.notify_all();
+    }
+}
+
+/// Has the kernel make the connection, at this listener.
+fn announce(
+    place: &mut AcceptQueuePlace,
     listener: BorrowedFd<'_>,
     enqueuing: &Enqueuing<'_>,
     of: &Established,
 ) -> Result<(), Refusal> {
-    program.expect(listener, agreements(of)).map_err(not_taken)?;
+    place.expect(listener, agreements(of)).map_err(not_taken)?;
     let mut placed = Ok(Placed::NotSeen);
-    let announced = enqueuing.announce(program.mark());
+    let announced = enqueuing.announce(place.mark());
     for pause_ms in PAUSES_MS {
-        placed = program.outcome();
+        placed = place.outcome();
         if !matches!(placed, Ok(Placed::NotSeen)) {
             break;
         }
         sleep(Duration::from_millis(pause_ms));
     }
-    let forgotten = program.expect_none();
+    let forgotten = place.expect_none();
     announced.map_err(not_taken)?;
     forgotten.map_err(not_taken)?;
     match placed.map_err(not_taken)? {
@@ -111,7 +138,7 @@ impl Program {
 
 fn attach_marked(attach: Attach) -> Result<Box<AcceptQueueProgram>, String> {
     let [number, _] = random_numbers().map_err(|error| error.to_string())?;
-    let mark = number as u32 | 1; // 0 is what packets have that nobody has marked.
+    let mark = number as u32 | AcceptQueueProgram::PLACES; // 0 is what packets have that nobody has marked.
     attach(mark).map(Box::new).map_err(|error| error.to_string())
 }
 
@@ -132,10 +159,16 @@ pub(super) fn place(
     connections: &[Result<Established, Refusal>],
     let_pass: impl FnOnce(Vec<Ends>) -> Result<Vec<Result<(), Refusal>>, Refusal>,
 ) -> Vec<Result<Ends, Refusal>> {
+    let mut taken = queues.place_for(listener);
     let mut placed: Vec<Result<Ends, Refusal>> = connections
         .iter()
-        .map(|connection| place_one(queues, listener, connection.as_ref().map_err(Refusal::clone)?))
+        .map(|connection| {
+            let connection = connection.as_ref().map_err(Refusal::clone)?;
+            let taken = taken.as_mut().map_err(|refusal| refusal.clone())?;
+            place_one(&mut taken.place, listener, connection)
+        })
         .collect();
+    drop(taken);
     let all: Vec<Ends> = placed.iter().flatten().copied().collect();
     let passes = if all.is_empty() { Ok(Vec::new()) } else { let_pass(all) };
     let refusals = match passes {
@@ -153,7 +186,7 @@ pub(super) fn place(
 }
 
 fn place_one(
-    queues: &AcceptQueues,
+    place: &mut AcceptQueuePlace,
     listener: BorrowedFd<'_>,
     connection: &Established,
 ) -> Result<Ends, Refusal> {
@@ -162,7 +195,7 @@ fn place_one(
     if tcp_received(ends.0, ends.1).map_err(not_taken)?.is_some() {
         return Err(Refusal::NotTaken("it has this very connection".to_owned()));
     }
-    queues.announce(listener, &enqueuing, connection)?;
+    with_room(listener, || announce(place, listener, &enqueuing, connection))?;
     if tcp_received(ends.0, ends.1).map_err(not_taken)?.is_none() {
         return Err(Refusal::NotTaken("the accept queue is full".to_owned()));
     }

@@ -45,6 +45,7 @@ impl Broker {
                     let outcome = then(self, now);
                     let outcome = self.conclude(client, id, outcome, now);
                     self.note(client, outcome, now);
+                    self.read_the_rest(client, now);
                 }
             }
         }

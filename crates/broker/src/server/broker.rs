@@ -114,7 +114,7 @@ impl Broker {
     pub(super) fn is_alone(&self) -> bool {
         let mut ports = self.ports.iter();
         let is_anothers = |(client, connection): (&ClientId, &Connection)| {
-            connection.joined.is_some() || connection.is_stranger || self.families.is_head(*client)
+            connection.joined.is_some() || connection.is_stranger() || self.families.is_head(*client)
         };
         self.connections.iter().all(is_anothers)
             && ports.all(|port| self.registry.queues_left(port.link).is_empty())

@@ -32,10 +32,15 @@ const CLIENTS_OF_A_PROCESS_MAX: usize = 16;
 /// Connections that are accepted, and messages of one client that are read, in one turn.
 const ACCEPTS_MAX: usize = 16;
 const MESSAGES_MAX: usize = 32;
+/// Messages that are read of a process that has ended: a child of it may go on to send in its name.
+const UNREAD_MAX: u32 = 1024;
 /// Numbers for descriptors that are left for the broker's own work when as many clients are connected as there are numbers for.
 const RESERVED: u64 = 16;
 /// How long no client is accepted after descriptors ran out.
 const DEAFNESS: Duration = Duration::from_millis(50);
+
+/// How long a process that nobody has started may be connected before it has joined, or proven what it had.
+const STRANGE_MAX: Duration = Duration::from_secs(10);
 
 /// Who connects, and the key of the client that it becomes.
 struct Welcomed {
@@ -55,7 +60,7 @@ impl Broker {
             }
             match accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 // A stranger, or one too many, sees the end of the connection; everything of its runs on the kernel.
-                Ok(socket) => self.admit(socket),
+                Ok(socket) => self.admit(socket, now),
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
                     return self.stop_listening(now);
                 }
@@ -77,19 +82,20 @@ impl Broker {
         }
     }
 
-    fn admit(&mut self, socket: OwnedFd) {
+    fn admit(&mut self, socket: OwnedFd, now: Instant) {
         let peer = Peer::of(&socket);
         let user = peer.as_ref().map_or(User::MAX, |peer| peer.uid);
         let socket = Theirs::new(socket, user, &self.helpers);
         let Some(welcome) = peer.ok().and_then(|peer| self.examine_peer(socket.as_fd(), &peer)) else {
             return self.strangers.turn_away(socket);
         };
-        set_rights(&socket, true);
+        // What a stranger may ask needs no descriptors.
+        set_rights(&socket, !welcome.is_stranger);
         let client = self.registry.add_client();
         self.registry.set_user(client, user);
         let Welcomed { pid, pidfd, key, kin, is_stranger } = welcome;
         let mut connection = Connection::new(socket, pidfd, (pid, user), key, &kin);
-        connection.is_stranger = is_stranger;
+        connection.stranger_since = is_stranger.then_some(now);
         let watched = watch(&self.epoll, connection.socket(), token::socket(client), EventFlags::IN);
         let process = connection.pidfd.as_ref();
         let watched = watched.and_then(|()| match process {
@@ -101,6 +107,15 @@ impl Broker {
             self.connections.remove(&client);
             self.registry.remove_client(client, Instant::ZERO);
         }
+    }
+
+    /// Disconnects who is still none of ours, and has no `sidestep run` of its own: others need the room.
+    pub(super) fn end_strangers(&mut self, now: Instant) {
+        let is_late = |since: Instant| now.since(since) >= STRANGE_MAX;
+        let late = self.connections.iter().filter(|(_, it)| it.stranger_since.is_some_and(is_late));
+        let late: Vec<ClientId> =
+            late.map(|(client, _)| *client).filter(|client| !self.families.is_head(*client)).collect();
+        late.into_iter().for_each(|client| self.disconnect(client, &Fault::Stranger, now));
     }
 
     /// Who connects; `None` if it may not.
@@ -187,9 +202,12 @@ impl Broker {
             return self.introduce(client, now);
         }
         let Some(connection) = self.connections.get_mut(&client) else { return };
-        let outcome = if which == token::process(client) {
-            Err(Fault::Gone)
-        } else if self.under_way.has(client) && !flags.contains(EventFlags::OUT) {
+        if which == token::process(client) {
+            connection.unread.get_or_insert(UNREAD_MAX);
+            connection.pidfd.take().into_iter().for_each(|process| _ = epoll::delete(&self.epoll, &process));
+            return self.read_the_rest(client, now);
+        }
+        let outcome = if self.under_way.has(client) && !flags.contains(EventFlags::OUT) {
             return; // It is gone, perhaps, but what it has asked for last is done.
         } else if flags.contains(EventFlags::OUT) {
             connection.flush().and_then(|()| self.read(client, now))
@@ -199,20 +217,33 @@ impl Broker {
         self.note(client, outcome, now);
     }
 
+    /// Reads what a process sent before it ended, which others may need, such as its children; then it is gone.
+    pub(super) fn read_the_rest(&mut self, client: ClientId, now: Instant) {
+        let has_ended = |it: &Connection| it.unread.is_some();
+        if self.connections.get(&client).is_some_and(has_ended) && !self.under_way.has(client) {
+            let outcome = self.read(client, now);
+            self.note(client, outcome, now);
+        }
+    }
+
     /// Reads what a client sent, a part of it if it is much: others want to be served too.
     fn read(&mut self, client: ClientId, now: Instant) -> Result<(), Fault> {
         for _ in 0..MESSAGES_MAX {
-            let Some(connection) = self.connections.get(&client) else { return Ok(()) };
+            let Some(connection) = self.connections.get_mut(&client) else { return Ok(()) };
             // A client that does not read its answers gets no more of them; what is queued comes first.
-            if connection.is_waiting() || self.under_way.has(client) {
+            if connection.is_waiting() && connection.unread.is_none() || self.under_way.has(client) {
                 return Ok(());
             }
             let user = connection.user;
+            let is_last = connection.unread.as_mut().is_some_and(|unread| {
+                *unread = unread.saturating_sub(1);
+                *unread == 0
+            });
             let take = |fd| Theirs::new(fd, user, &self.helpers);
             let arrival = self.inbox.receive(connection.socket(), take).map_err(|_| Fault::Gone)?;
             let (message, fds) = match arrival {
-                Arrival::Nothing => return Ok(()),
-                Arrival::End => return Err(Fault::Gone),
+                Arrival::Nothing if connection.unread.is_none() => return Ok(()),
+                Arrival::Nothing | Arrival::End => return Err(Fault::Gone),
                 Arrival::Message(parcel) => (decode::<ToBroker>(parcel.octets), parcel.fds),
             };
             if !fds.is_empty() && self.helpers.is_too_much(user) {
@@ -222,6 +253,9 @@ impl Broker {
             let no_message = |error: ProtocolError| Fault::NoMessage(printable(&error.to_string()));
             let ToBroker { id, request } = message.map_err(no_message)?;
             self.handle(client, id, request, fds, now)?;
+            if is_last {
+                return Err(Fault::Gone);
+            }
         }
         Ok(())
     }

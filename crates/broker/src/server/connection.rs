@@ -12,6 +12,7 @@ use rustix::net::{Shutdown, shutdown};
 use super::confinement::Filters;
 use super::family::Kin;
 use super::helpers::{Passed, Theirs};
+use super::strangers::set_rights;
 use crate::protocol::{Answer, FromBroker, Key, News, Options, ProgramReport, ProtocolError, encode};
 use crate::registry::ClientId;
 use crate::shares::User;
@@ -38,6 +39,9 @@ pub(super) enum Fault {
     /// It asked for what it may not ask, or not then, or sent descriptors where none belong.
     #[error("it sent what it may not, or not then")]
     OutOfOrder,
+    /// It has not said in time what is its own of what a killed broker has lent.
+    #[error("it did not prove in time that it is a program of ours")]
+    Stranger,
     /// What it sent is locked, or cannot be closed: see the page of `helpers`.
     #[error("looking at its sockets takes too long")]
     HoldsUp,
@@ -59,6 +63,8 @@ pub(super) struct Connection {
     socket: Theirs,
     /// Ends with the process, also if a child of it holds the socket.
     pub(super) pidfd: Option<OwnedFd>,
+    /// Its process has ended, and so many messages are read yet that it may have sent before.
+    pub(super) unread: Option<u32>,
     pub(super) pid: u32,
     pub(super) user: User,
     pub(super) filters: Filters,
@@ -66,8 +72,8 @@ pub(super) struct Connection {
     pub(super) joined: Option<ClientId>,
     /// How it is to run.
     pub(super) options: Arc<Options>,
-    /// It is no program that we know: it may join, if it has the privileges of the broker, or come back with what a killed one has lent it.
-    pub(super) is_stranger: bool,
+    /// It is no program that we know, since then: it may join, if it has the privileges of the broker, or come back with what a killed one has lent it.
+    pub(super) stranger_since: Option<Instant>,
     /// The process that it claims to be, once it has said so.
     pub(super) program: Option<String>,
     pub(super) key: Key,
@@ -97,12 +103,13 @@ impl Connection {
         Connection {
             socket,
             pidfd,
+            unread: None,
             pid,
             user,
             filters: Filters::at_start(pid, kin.head),
             joined: kin.joined,
             options: Arc::clone(&kin.options),
-            is_stranger: false,
+            stranger_since: None,
             program: None,
             key,
             report: None,
@@ -123,7 +130,18 @@ impl Connection {
 
     /// Whether it has said which program it is, and is one of ours.
     pub(super) fn is_program(&self) -> bool {
-        self.program.is_some() && !self.is_stranger
+        self.program.is_some() && !self.is_stranger()
+    }
+
+    pub(super) fn is_stranger(&self) -> bool {
+        self.stranger_since.is_some()
+    }
+
+    /// It has proven whose it is. Now it may send descriptors, too.
+    pub(super) fn admit(&mut self) {
+        if self.stranger_since.take().is_some() {
+            set_rights(&self.socket, true);
+        }
     }
 
     /// The client was a killed broker's. If it has proven that by its queues, it keeps the key that it had.
@@ -193,6 +211,11 @@ impl Connection {
                 Err(Errno::AGAIN) => return Ok(()),
                 // ETOOMANYREFS: descriptors in flight count as the sender's, until they are received.
                 Err(Errno::TOOMANYREFS) => return Err(Fault::DoesNotRead),
+                // It has closed its end. Its last requests may be unread, and behind these is the end.
+                Err(Errno::PIPE | Errno::CONNRESET) => {
+                    self.waiting.clear();
+                    (self.waiting_octets, self.waiting_fds) = (0, 0);
+                }
                 Err(_) => return Err(Fault::Gone),
             }
         }

@@ -10,6 +10,8 @@ use crate::registry::ClientId;
 
 /// Generations that are followed; deeper ones are strangers.
 const GENERATIONS_MAX: usize = 256;
+/// How often a line of ancestors is followed of which one ends each time.
+const LOOKS_MAX: usize = 16;
 
 /// The processes of this `sidestep run`.
 #[derive(Clone, Copy, Debug)]
@@ -104,16 +106,24 @@ pub(super) fn nearest<T>(process: u32, program: impl Fn(u32) -> Option<T>) -> Op
 
 /// A process and its ancestors, the nearest first. Who lost its parent has the nearest subreaper for one, as each `sidestep run` is.
 fn ancestors(process: u32) -> impl Iterator<Item = u32> {
-    std::iter::successors(Some(process), |process| parent_of(*process)).take(GENERATIONS_MAX)
+    ancestors_by(process, stat_of).into_iter()
 }
 
-/// The parent of a process; `None` for those that have none, and those that are gone.
-fn parent_of(process: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    parent_in(&stat)
+/// The same with this view of the processes. One that ends between two looks has left its children to another one, so all is looked at again. It is gone
+/// by then, or, for a moment, has no parent: only process 1 never has one, and who came from another PID namespace.
+fn ancestors_by(process: u32, stat_of: impl Fn(u32) -> Option<String>) -> Vec<u32> {
+    let parent_of = |process: &u32| parent_in(&stat_of(*process)?);
+    let line = || std::iter::successors(Some(process), parent_of).take(GENERATIONS_MAX).collect::<Vec<u32>>();
+    let is_whole = |line: &Vec<u32>| line.len() == GENERATIONS_MAX || line.last() == Some(&1);
+    (0..LOOKS_MAX).map(|_| line()).find(is_whole).unwrap_or_else(line)
 }
 
-/// The fourth field of proc_pid_stat(5). The second is in parentheses, and may have any in it.
+/// proc_pid_stat(5) of a process; `None` if it is gone.
+fn stat_of(process: u32) -> Option<String> {
+    std::fs::read_to_string(format!("/proc/{process}/stat")).ok()
+}
+
+/// The parent: the fourth field of proc_pid_stat(5); `None` for those that have none. The second field is in parentheses, and may have any in it.
 fn parent_in(stat: &str) -> Option<u32> {
     let (_, behind_name) = stat.rsplit_once(')')?;
     let parent = behind_name.split_whitespace().nth(1)?.parse().ok()?;
@@ -159,9 +169,29 @@ mod tests {
     }
 
     #[test]
+    fn a_parent_that_ends_meanwhile_costs_its_child_no_ancestors() {
+        let looks = std::cell::Cell::new(0);
+        let stat = |process, parent| Some(format!("{process} (program) S {parent} 1 1"));
+        let of_double_fork = |process| match process {
+            7 => {
+                looks.set(looks.get() + 1);
+                stat(7, if looks.get() < 4 { 6 } else { 5 })
+            }
+            6 => stat(6, 0).filter(|_| looks.get() < 3), // It ends, and has ended.
+            5 => stat(5, 1),
+            1 => stat(1, 0),
+            _ => None,
+        };
+        assert_eq!(ancestors_by(7, of_double_fork), [7, 5, 1]);
+        assert_eq!(looks.get(), 4);
+        let from_elsewhere = |process| stat(process, if process == 9 { 8 } else { 0 });
+        assert_eq!(ancestors_by(9, from_elsewhere), [9, 8], "and it does not look for ever");
+    }
+
+    #[test]
     fn a_process_belongs_to_the_nearest_of_those_that_it_descends_from() {
         let own = std::process::id();
-        let parent = parent_of(own).unwrap();
+        let parent = parent_in(&stat_of(own).unwrap()).unwrap();
         let mut families = Families::new(Family { head: parent, group: None }, options("outer"));
         let name_of = |families: &Families, process| {
             families.of_descendant(process).map(|kin| kin.options.profile.name.clone())

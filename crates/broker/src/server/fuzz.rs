@@ -132,7 +132,7 @@ impl World {
     fn put_in(&self, mut message: ToBroker) -> ToBroker {
         let locals = match &mut message.request {
             Request::Move { connection, .. } => vec![&mut connection.connection.local],
-            Request::Enqueue { connections } => {
+            Request::Enqueue { connections, .. } => {
                 connections.iter_mut().map(|moving| &mut moving.connection.local).collect()
             }
             Request::MoveFor { keys, local, .. } => {

@@ -12,8 +12,8 @@
 //! | `actions.rs` | the registry's actions; sockets that were closed without a message |
 //! | `clients.rs`, `aside.rs` | clients: connecting, sending, leaving; requests on which helpers work |
 //! | `broker.rs` | the broker's state, on which all of these are methods |
-//! | `port.rs`, `routes.rs`, `questions.rs`, `strays.rs`, `orphans.rs`, `handshakes.rs`, `look.rs`, `recent_moves.rs`, `kept_sockets.rs`, `kernel_memory.rs`, `under_way.rs`, `connection.rs`, `successor.rs`, `strangers.rs`, `accept_queues.rs`, `books_left.rs` | its parts |
-//! | `helpers.rs`, `outcome.rs` | threads for what may take long; what comes of a request |
+//! | `port.rs`, `routes.rs`, `questions.rs`, `strays.rs`, `orphans.rs`, `handshakes.rs`, `look.rs`, `recent_moves.rs`, `kept_sockets.rs`, `kernel_memory.rs`, `under_way.rs`, `connection.rs`, `successor.rs`, `accept_queues.rs`, `books_left.rs` | its parts |
+//! | `helpers.rs`, `strangers.rs`, `outcome.rs` | threads for what may take long; who is turned away; what comes of a request |
 //! | `member.rs` | a `sidestep run` that joins the broker of another one |
 //! | `data_path.rs`, `queues_left.rs`, `pins.rs`, `place.rs` | operations on an interface; what it goes on by after a broker that has left; what keeps them if the broker is killed; whose place this one takes |
 //! | `shadow.rs`, `datagram.rs`, `family.rs`, `privilege.rs`, `confinement.rs`, `names.rs`, `notice.rs`, `token.rs`, `machine.rs`, `choice.rs`, `config.rs`, `spread.rs` | single questions and values |

@@ -87,7 +87,7 @@ impl Broker {
     pub(super) fn enqueue(
         &mut self,
         (client, id): (ClientId, u64),
-        movings: Vec<Moving>,
+        (movings, offered): (Vec<Moving>, bool),
         (listener, file): (Theirs, Option<Theirs>),
         now: Instant,
     ) -> Outcome {
@@ -100,7 +100,12 @@ impl Broker {
             let from = file.as_ref().map(AsFd::as_fd);
             let waiting = waiting.into_iter().map(|waiting| waiting?.unpack(listener.as_fd(), from));
             let waiting: Vec<Result<Established, Refusal>> = waiting.collect();
+            let is_ours = !offered || file.as_ref().is_some_and(decide);
             file.into_iter().for_each(Theirs::close);
+            if !is_ours {
+                listener.close();
+                return Err(Refusal::TooLate);
+            }
             let let_pass = |all: Vec<Ends>| {
                 let let_pass = move |broker: &mut Broker, now| {
                     all.iter().map(|ends| broker.let_pass(client, *ends, now)).collect()
@@ -109,11 +114,12 @@ impl Broker {
             };
             let placed = place(&queues, listener.as_fd(), &waiting, let_pass);
             listener.close();
-            placed
+            Ok(placed)
         };
-        let then = move |broker: &mut Broker, placed: Vec<Result<Ends, Refusal>>, now: Instant| {
+        type Placed = Vec<Result<Ends, Refusal>>;
+        let then = move |broker: &mut Broker, placed: Result<Placed, Refusal>, now: Instant| {
             let mut refused = Vec::new();
-            for (at, placed) in placed.into_iter().enumerate() {
+            for (at, placed) in placed?.into_iter().enumerate() {
                 match placed {
                     Ok(ends) => broker.note_move(client, ends, now),
                     Err(refusal) => refused.push((at, refusal)),

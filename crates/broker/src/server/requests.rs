@@ -3,7 +3,7 @@
 use clock::Instant;
 
 use super::broker::{ADDRESSES_MAX, Broker};
-use super::connection::Fault;
+use super::connection::{Connection, Fault};
 use super::helpers::Theirs;
 use super::names::{name_of, printable};
 use super::outcome::{Outcome, done};
@@ -28,7 +28,7 @@ impl Broker {
         let is_first = matches!(request, Request::Hello { .. } | Request::Join { .. });
         let connection = self.connections.get(&client);
         let is_known = connection.is_some_and(|connection| connection.program.is_some());
-        let is_stranger = connection.is_some_and(|it| it.is_stranger);
+        let is_stranger = connection.is_some_and(Connection::is_stranger);
         if is_first == is_known
             || is_stranger && !self.is_for_strangers(&request)
             || self.families.is_head(client)
@@ -99,9 +99,9 @@ impl Broker {
             Request::Move { connection, offered } => {
                 self.take_over((client, id), (connection, offered), fd, now)
             }
-            Request::Enqueue { connections } => {
+            Request::Enqueue { connections, offered } => {
                 let listener = fd.ok_or(Refusal::NoSocket)?;
-                self.enqueue((client, id), connections, (listener, fds.next()), now)
+                self.enqueue((client, id), (connections, offered), (listener, fds.next()), now)
             }
             Request::MoveFor { keys, local, remote } => {
                 self.inherit((client, id), &keys, (local, remote), now)

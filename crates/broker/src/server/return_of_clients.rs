@@ -90,11 +90,11 @@ impl Broker {
         let is_proven = queues.iter().any(shows);
         let is_said = queues.iter().any(|(_, served)| !served.is_empty());
         let connection = self.connections.get_mut(&client).ok_or(Refusal::NotYours)?;
-        if !is_proven && (is_said || connection.is_stranger) {
+        if !is_proven && (is_said || connection.is_stranger()) {
             return Err(Refusal::NotYours);
         }
         connection.note_return(key, is_proven);
-        connection.is_stranger = false;
+        connection.admit();
         self.bring_up_to_date(client, queues, &lost, now);
         self.show(client);
         Ok(())

@@ -179,6 +179,7 @@ impl Broker {
             self.look_after_shadows();
             self.look_after_left();
             self.look_after_sharers(now);
+            self.end_strangers(now);
             self.helpers.retry();
         }
         self.go_on_looking(now);

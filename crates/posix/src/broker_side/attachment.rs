@@ -290,11 +290,12 @@ pub(crate) trait Attachment: Send {
     ) -> Result<OwnedFd, NotMoved>;
 
     /// Has connections that our stack let go of wait in the accept queue of the kernel's `listener`, where all who have that find them; what came of
-    /// each, in their order.
+    /// each, in their order. They may be only offered, as by [`Attachment::move_to_kernel`].
     fn enqueue(
         &mut self,
         connections: &[&Established],
         _listener: BorrowedFd<'_>,
+        _offered_for: Option<Duration>,
     ) -> Vec<Result<(), NotMoved>> {
         vec![Err(NotMoved::Refused); connections.len()]
     }

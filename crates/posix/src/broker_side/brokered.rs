@@ -126,8 +126,11 @@ impl Brokered {
         &mut self,
         connections: &[&Established],
         listener: BorrowedFd<'_>,
+        offered_for: Option<Duration>,
     ) -> Vec<Result<(), NotMoved>> {
-        let answer = self.ask(|client| match client.enqueue(connections, listener) {
+        let offered_for = offered_for.map(Into::into);
+        let answer = self.ask(|client| match client.enqueue(connections, listener, offered_for) {
+            Err(ClientError::Refused(Refusal::TooLate)) => Ok(Err(NotMoved::NotYet)),
             Err(ClientError::Refused(_) | ClientError::Unmade(_)) => Ok(Err(NotMoved::Refused)),
             enqueued => enqueued.map(Ok),
         });
@@ -439,8 +442,10 @@ impl Attachment for Brokered {
         &mut self,
         connections: &[&Established],
         listener: BorrowedFd<'_>,
+        offered_for: Option<Duration>,
     ) -> Vec<Result<(), NotMoved>> {
-        connections.chunks(ENQUEUED_MAX).flat_map(|some| self.enqueue_some(some, listener)).collect()
+        let lists = connections.chunks(ENQUEUED_MAX);
+        lists.flat_map(|some| self.enqueue_some(some, listener, offered_for)).collect()
     }
 
     fn deliver_late(&mut self, segment: &LateSegment) {

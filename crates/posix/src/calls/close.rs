@@ -103,7 +103,11 @@ impl Process {
             }
             Role::Stream(Place::Lost) => Verdict::Done(fail(libc::ENOTCONN)),
             Role::Stream(Place::FromParent(_)) => self.inherit_for_kernel(state, id),
-            _ => Verdict::Kernel,
+            _ => {
+                // The kernel remembers it, also of a socket that is not connected yet.
+                state.sockets.get_mut(id).into_iter().for_each(|socket| socket.touched = Touched::ANY);
+                Verdict::Kernel
+            }
         }
     }
 

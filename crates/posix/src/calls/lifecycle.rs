@@ -195,7 +195,8 @@ impl State {
     /// Connections that have something to say yet become the kernel's, which says it; those that nobody has accepted are for others
     /// who have the same listener.
     fn finish(&mut self, now: clock::Instant) {
-        if self.queue.runtime.is_some() {
+        // Who has claimed a listener may have been left a connection before it has a queue.
+        if self.queue.runtime.is_some() || self.has_claims() {
             self.move_shared_datagrams(now);
             self.close_listeners(now);
             self.hear_if_due(now);

@@ -26,7 +26,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use clock::{Duration, Instant};
-use stack::{Handshake, ListenerId};
+use stack::Handshake;
 
 use crate::broker_side::ClaimId;
 use crate::ids::SocketId;
@@ -204,13 +204,6 @@ impl State {
             if done == 0 {
                 self.await_packets(now);
             }
-        }
-    }
-
-    fn listener_on_stack(&self, id: SocketId) -> Option<ListenerId> {
-        match self.sockets.get(id)?.role {
-            Role::Listener { on_stack, .. } => on_stack,
-            _ => None,
         }
     }
 

@@ -41,7 +41,7 @@ const FOR_EACH_OCTET: Duration = Duration::from_nanos(20);
 
 impl Terms {
     /// How long a connection with so many octets is offered, if it may go on.
-    fn offered_for(self, octets: usize) -> Option<Duration> {
+    pub(crate) fn offered_for(self, octets: usize) -> Option<Duration> {
         let time = match self {
             Terms::Must => return None,
             Terms::Tried => TRIED_FOR,
@@ -90,7 +90,7 @@ impl State {
             }
             (Err(NotMoved::NotYet), _) => {
                 self.put_back(id, &detached);
-                self.tried_again_at = self.clock.now() + TRIED_AGAIN_AFTER;
+                self.try_again_later();
                 return Err(NOT_YET);
             }
             (Err(NotMoved::Refused), Terms::Offered) => self.put_back(id, &detached),
@@ -100,6 +100,10 @@ impl State {
             }
         }
         fail(libc::ECONNRESET)
+    }
+
+    pub(crate) fn try_again_later(&mut self) {
+        self.tried_again_at = self.clock.now() + TRIED_AGAIN_AFTER;
     }
 
     /// When connections are tried again that could not move.

@@ -98,14 +98,17 @@ impl State {
 
     /// Others are to have what waits at a socket.
     fn move_unserved(&mut self, id: SocketId, now: Instant) {
+        let is_pushed = self.queue.stalls.is_pushed; // Before this time.
+        if !self.offer_waiting(id, now) {
+            return; // The program may yet take it.
+        }
         let Some(socket) = self.sockets.get_mut(id) else { return };
         socket.is_common = true; // As was just found.
         if socket.left.is_some() {
             socket.stall.settle();
-            self.move_waiting(id, now);
             return;
         }
-        let is_often = socket.stall.note_unserved() || self.queue.stalls.is_pushed;
+        let is_often = socket.stall.note_unserved() || is_pushed;
         let leaves = is_often && self.attachment().is_some_and(|it| it.leaves_unsuited());
         let Some(socket) = self.sockets.get_mut(id) else { return };
         if let Some(claim) = socket.claim.filter(|_| leaves && socket.stall.has_taken()) {
@@ -114,7 +117,6 @@ impl State {
         match &socket.role {
             Role::Listener { .. } if socket.stall.taken > 0 => {
                 socket.stall.settle();
-                self.move_waiting(id, now);
                 return;
             }
             Role::Listener { .. } => self.close_listener(id, now),

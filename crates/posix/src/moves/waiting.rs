@@ -1,13 +1,16 @@
 //! Connections that wait for `accept` move to the kernel, for whoever has the listener to accept.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 
 use clock::Instant;
+use stack::ListenerId;
 use stack::tcp::Detached;
 
 use crate::broker_side::{ClaimId, NotMoved};
 use crate::descriptors::internal::{close, copy};
 use crate::ids::SocketId;
+use crate::moves::to_kernel::Terms;
 use crate::process::State;
 use crate::socket::{READABLE, Role, Socket};
 
@@ -29,51 +32,92 @@ impl State {
     /// Takes the connections that wait at a listener off the stack. They wait at the shadow from now on; but for those whose kernel's sockets are
     /// returned, and those that are lost. `None` if none waited: then nothing was taken in either.
     pub(crate) fn take_waiting(&mut self, id: SocketId, now: Instant) -> Option<Vec<OwnedFd>> {
-        let Some(Role::Listener { on_stack, adopted, .. }) =
-            self.sockets.get_mut(id).map(|socket| &mut socket.role)
-        else {
-            return None;
-        };
-        let (on_stack, adopted) = (*on_stack, std::mem::take(adopted));
-        let detached =
-            on_stack.and_then(|listener| Some(self.queue.stack()?.detach_accept_queue(listener, now)));
-        let detached = detached.unwrap_or_default();
+        let detached = self.detach_waiting(id, now);
+        let adopted = self.take_adopted(id);
         if adopted.is_empty() && detached.is_empty() {
             return None;
         }
-        let moved = self.move_waiting_to_kernel(id, &detached);
+        let (moved, _) = self.move_waiting_to_kernel(id, &detached, Terms::Must);
         Some(adopted.into_iter().chain(moved).collect())
     }
 
+    fn detach_waiting(&mut self, id: SocketId, now: Instant) -> Vec<Detached> {
+        let listener = self.listener_on_stack(id);
+        let stack = self.queue.stack();
+        listener
+            .zip(stack)
+            .map(|(listener, stack)| stack.detach_accept_queue(listener, now))
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn listener_on_stack(&self, id: SocketId) -> Option<ListenerId> {
+        match self.sockets.get(id)?.role {
+            Role::Listener { on_stack, .. } => on_stack,
+            _ => None,
+        }
+    }
+
+    /// What others have left to a listener.
+    fn take_adopted(&mut self, id: SocketId) -> VecDeque<OwnedFd> {
+        match self.sockets.get_mut(id).map(|socket| &mut socket.role) {
+            Some(Role::Listener { adopted, .. }) => std::mem::take(adopted),
+            _ => VecDeque::new(),
+        }
+    }
+
     /// Has connections that waited at a listener, and are off the stack, wait in the kernel's accept queue. Of those that cannot, but for those that are
-    /// lost, returns the kernel's sockets, with what accepted sockets have from their listener.
-    fn move_waiting_to_kernel(&mut self, id: SocketId, waiting: &[Detached]) -> Vec<OwnedFd> {
-        let Some(listener) = self.sockets.get(id) else { return Vec::new() };
+    /// lost, returns the kernel's sockets, with what accepted sockets have from their listener; and whether some wait at the stack again, as nobody took
+    /// what may stay.
+    fn move_waiting_to_kernel(
+        &mut self,
+        id: SocketId,
+        waiting: &[Detached],
+        terms: Terms,
+    ) -> (Vec<OwnedFd>, bool) {
+        let Some(listener) = self.sockets.get(id) else { return (Vec::new(), false) };
         let (kind, settings) = (listener.kind_to_move(), listener.settings.clone());
-        let mut moved = Vec::new();
-        for (connection, enqueued) in waiting.iter().zip(self.enqueue(id, waiting)) {
+        let (mut moved, mut stay) = (Vec::new(), false);
+        for (connection, enqueued) in waiting.iter().zip(self.enqueue(id, waiting, terms)) {
             match enqueued {
                 Ok(()) => self.left_to_kernel.moved += 1,
+                Err(NotMoved::NotYet) => {
+                    self.wait_again(id, connection);
+                    stay = true;
+                }
                 Err(NotMoved::Lost) => self.reset_lost(connection),
                 Err(_) => moved.extend(self.move_detached(connection, kind, &settings)),
             }
         }
         self.follow_moved();
-        moved
+        (moved, stay)
     }
 
     /// What came of each.
-    fn enqueue(&mut self, id: SocketId, waiting: &[Detached]) -> Vec<Result<(), NotMoved>> {
+    fn enqueue(&mut self, id: SocketId, waiting: &[Detached], terms: Terms) -> Vec<Result<(), NotMoved>> {
         let refused = || vec![Err(NotMoved::Refused); waiting.len()];
         let Some(listener) = self.sockets.get(id).and_then(|socket| copy(socket.fd())) else {
             return refused();
         };
         let connections: Vec<_> = waiting.iter().map(|detached| &detached.connection).collect();
+        let offered_for = terms.offered_for(connections.iter().map(|it| it.received.len()).sum());
         let attachment = self.attachment();
-        let enqueued = attachment.map_or_else(refused, |it| it.enqueue(&connections, listener.as_fd()));
+        let enqueued =
+            attachment.map_or_else(refused, |it| it.enqueue(&connections, listener.as_fd(), offered_for));
         close(listener);
         self.queue.stalls.is_pushed |= enqueued.contains(&Err(NotMoved::Never));
         enqueued
+    }
+
+    /// A connection that nobody took waits at our listener as before, behind those that came meanwhile.
+    fn wait_again(&mut self, id: SocketId, connection: &Detached) {
+        let now = self.clock.now();
+        let listener = self.listener_on_stack(id);
+        let back = listener
+            .zip(self.queue.stack())
+            .map(|(listener, stack)| stack.attach_waiting(connection, (listener, connection.hop), now));
+        if !matches!(back, Some(Ok(_))) {
+            self.reset_lost(connection);
+        }
     }
 
     /// Some other process that has the listener is to have a connection that waited there.
@@ -90,5 +134,21 @@ impl State {
         let were_any = waiting.is_some();
         waiting.into_iter().flatten().for_each(|socket| self.move_to_sibling(socket));
         were_any
+    }
+
+    /// The same if the broker takes them at once; otherwise they wait where they did, and this is false.
+    pub(crate) fn offer_waiting(&mut self, id: SocketId, now: Instant) -> bool {
+        if now < self.tried_again_at {
+            return false;
+        }
+        let detached = self.detach_waiting(id, now);
+        let (moved, stay) = self.move_waiting_to_kernel(id, &detached, Terms::Tried);
+        moved.into_iter().for_each(|socket| self.move_to_sibling(socket));
+        if stay {
+            self.try_again_later();
+            return false;
+        }
+        self.take_adopted(id).into_iter().for_each(|socket| self.move_to_sibling(socket));
+        true
     }
 }

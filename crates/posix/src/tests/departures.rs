@@ -386,6 +386,13 @@ fn a_kernel_socket_of_which_others_may_know_is_not_used_again() {
     leave_spare(&pair, heard, |right| set(&pair, right, libc::SOL_IP, libc::IP_TOS), || ());
     assert_eq!(spare(&pair), None, "its options are not those of a new one");
 
+    let shut_down = |right| {
+        assert!(matches!(pair.right.shutdown(right, libc::SHUT_RDWR), Verdict::Kernel));
+        let _ = syscall::shutdown(right, libc::SHUT_RDWR); // ENOTCONN, and remembered.
+    };
+    leave_spare(&pair, heard, shut_down, || ());
+    assert_eq!(spare(&pair), None, "nothing would be read from it");
+
     leave_spare(&pair, heard, |_| (), || drop(pair.right.lock().bear()));
     assert_eq!(spare(&pair), None, "a child has it, too");
 

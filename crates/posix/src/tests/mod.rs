@@ -198,7 +198,15 @@ impl Attachment for Wire {
         Ok(ours)
     }
 
-    fn enqueue(&mut self, connections: &[&Established], _: BorrowedFd<'_>) -> Vec<Result<(), NotMoved>> {
+    fn enqueue(
+        &mut self,
+        connections: &[&Established],
+        _: BorrowedFd<'_>,
+        offered_for: Option<Duration>,
+    ) -> Vec<Result<(), NotMoved>> {
+        if offered_for.is_some() && self.others.stands_still.load(Ordering::Relaxed) {
+            return vec![Err(NotMoved::NotYet); connections.len()];
+        }
         assert!(connections.iter().all(|it| it.unacked.is_empty() && it.unsent.is_empty()));
         let enqueued = match &mut *self.others.accept_queue.lock().unwrap() {
             Some(Ok(waiting)) => {
@@ -238,7 +246,8 @@ impl Attachment for Wire {
         let open = self.others.asks_parent.fetch_add(1, Ordering::Relaxed) + 1;
         self.others.asked_parent_at_once.fetch_max(open, Ordering::Relaxed);
         let [ours, _] = syscall::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0).ok()?;
-        self.incidents.push_back(Incident::ParentAnswers(RequestId(self.asked), Some(ours)));
+        let ours = Some(ours).filter(|_| !self.others.take_none.load(Ordering::Relaxed));
+        self.incidents.push_back(Incident::ParentAnswers(RequestId(self.asked), ours));
         Some(RequestId(self.asked))
     }
 

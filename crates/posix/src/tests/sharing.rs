@@ -63,6 +63,40 @@ fn what_others_are_to_have_waits_in_the_kernel_if_it_can() {
 }
 
 #[test]
+fn what_others_are_to_have_waits_where_it_does_while_the_broker_stands_still() {
+    let pair = Pair::new();
+    pair.hold();
+    pair.others.share.store(true, Ordering::Relaxed);
+    *pair.others.accept_queue.lock().unwrap() = Some(Ok(0));
+    pair.others.stands_still.store(true, Ordering::Relaxed);
+    let (listener, address) = pair.listen();
+    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
+    pair.settle();
+    for _ in 0..4 {
+        pair.pass(LONG);
+        pair.settle();
+    }
+    assert_eq!(*pair.others.accept_queue.lock().unwrap(), Some(Ok(0)));
+    let accepted = pair.left.accept4(listener, libc::SOCK_NONBLOCK).unwrap();
+    pair.right.send_all(right, b"request").unwrap();
+    pair.settle();
+    assert_eq!(pair.left.recv(accepted, &mut [0; 8], 0), Ok(7), "its program has it");
+
+    let other = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    assert_eq!(pair.right.connect_to(other, address), Err(Errno(libc::EINPROGRESS)));
+    pair.settle();
+    pair.pass(LONG);
+    pair.settle();
+    pair.others.stands_still.store(false, Ordering::Relaxed);
+    for _ in 0..8 {
+        pair.pass(LONG);
+        pair.settle();
+    }
+    assert_eq!(*pair.others.accept_queue.lock().unwrap(), Some(Ok(1)), "it was tried again");
+}
+
+#[test]
 fn who_is_about_to_be_killed_leaves_what_waits_to_others() {
     let pair = Pair::new();
     pair.hold();
@@ -342,6 +376,16 @@ fn a_parent_is_asked_for_some_connections_at_a_time() {
     pair.left.inherit_all(&ids);
     assert!(fds.iter().all(|fd| !pair.left.table.is_ours(*fd)), "all are the kernel's");
     assert_eq!(pair.others.asked_parent_at_once.load(Ordering::Relaxed), 32);
+}
+
+#[test]
+fn an_inherited_connection_that_is_lost_while_it_is_watched_says_so_when_it_is_used() {
+    let pair = Pair::new();
+    let (left, _) = pair.connected();
+    let id = pair.make_inherited(left);
+    pair.others.take_none.store(true, Ordering::Relaxed);
+    pair.left.inherit_all(&[id]); // As poll(2) does.
+    assert_eq!(pair.left.recv(left, &mut [0; 8], 0), Err(Errno(libc::ECONNRESET)));
 }
 
 #[test]

@@ -71,6 +71,14 @@ impl State {
     }
 }
 
+impl State {
+    /// A connection that is lost says so when it is used.
+    fn keep_for_the_next_call(&mut self, id: SocketId, errno: Errno) {
+        let socket = self.sockets.get_mut(id).filter(|it| matches!(it.role, Role::Stream(Place::Lost)));
+        socket.into_iter().for_each(|socket| _ = socket.error.get_or_insert(errno));
+    }
+}
+
 impl Process {
     /// Waits until a connection that this process inherited is the kernel's, behind the same descriptor.
     pub(crate) fn inherit<'p>(&'p self, mut state: MutexGuard<'p, State>, id: SocketId) -> Result<(), Errno> {
@@ -117,8 +125,9 @@ impl Process {
             }
             drop(state);
             for id in ids {
-                // One that is lost says so when it is used.
-                let _ = self.inherit(self.lock(), *id);
+                if let Err(errno) = self.inherit(self.lock(), *id) {
+                    self.lock().keep_for_the_next_call(*id, errno);
+                }
             }
         }
     }

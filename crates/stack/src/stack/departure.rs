@@ -130,6 +130,25 @@ impl Stack {
         Ok(id)
     }
 
+    /// The same with a connection that waits to be accepted at this listener, behind those that wait there.
+    pub fn attach_waiting(
+        &mut self,
+        detached: &Detached,
+        (listener, hop): (ListenerId, Hop),
+        now: Instant,
+    ) -> Result<ConnectionId, AttachError> {
+        if self.listeners.get(listener).is_none() {
+            return Err(AttachError::NoListener);
+        }
+        let id = self.attach(detached, hop, now)?;
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.listener = Some(listener);
+            connection.flags.waits_for_accept = true;
+        }
+        self.offer_to_accept(listener, id);
+        Ok(id)
+    }
+
     fn place_attached(
         &mut self,
         key: FlowKey,

@@ -147,7 +147,7 @@ fn children_of_a_program_whose_run_was_killed_are_programs_too() {
             .connections
             .values()
             .filter(|it| it.pid == std::process::id())
-            .map(|it| it.is_stranger)
+            .map(|it| it.is_stranger())
             .collect::<Vec<_>>()
     };
     let _stranger = connect_to(&broker);
@@ -159,16 +159,22 @@ fn children_of_a_program_whose_run_was_killed_are_programs_too() {
     let socket = Theirs::new(any, 0, &broker.helpers);
     let mut program = Connection::new(socket, None, (parent, 0), Key([0; 2]), broker.families.own());
     program.program = Some("a server that forks".to_owned());
-    program.is_stranger = true;
+    program.stranger_since = Some(clock::Instant::ZERO);
     broker.connections.insert(crate::registry::ClientId(1000), program);
     let _child_of_a_stranger = connect_to(&broker);
     broker.accept(clock::Instant::ZERO);
     assert_eq!(admitted(&broker), [true, true], "whatever a stranger says that it is");
 
-    broker.connections.get_mut(&crate::registry::ClientId(1000)).unwrap().is_stranger = false;
+    broker.connections.get_mut(&crate::registry::ClientId(1000)).unwrap().admit();
     let _child = connect_to(&broker);
     broker.accept(clock::Instant::ZERO);
     assert_eq!(admitted(&broker), [true, true, false]);
+
+    let after = |seconds| clock::Instant::ZERO + clock::Duration::from_secs(seconds);
+    broker.end_strangers(after(9));
+    assert_eq!(admitted(&broker), [true, true, false]);
+    broker.end_strangers(after(10));
+    assert_eq!(admitted(&broker), [false], "the others have proven nothing");
 }
 
 #[test]
@@ -197,7 +203,7 @@ fn who_comes_back_has_no_leave_to_share_from_another_than_its_own_run() {
     connect(&socket, &SocketAddrUnix::new_abstract_name(broker.name().as_bytes()).unwrap()).unwrap();
     broker.accept(clock::Instant::ZERO);
     let (&client, back) = broker.connections.iter().next().unwrap();
-    assert!(!back.is_stranger && !back.options.share);
+    assert!(!back.is_stranger() && !back.options.share);
 
     broker.registry.set_identity(client, broker.identify(client)); // As when it says what it has.
     assert_ne!(broker.registry.identity(client), Some(Identity::ANYBODY));

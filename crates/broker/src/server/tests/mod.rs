@@ -8,6 +8,7 @@ mod handshakes;
 mod held_up;
 mod interfaces;
 mod joining;
+mod last_words;
 mod moves;
 mod observers;
 mod queues;

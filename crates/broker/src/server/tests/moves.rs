@@ -79,7 +79,7 @@ fn where_there_is_no_way_to_accept_queues_a_client_is_told() {
         let mut connection = crate::moving::tests::connection(b"received", b"", b"");
         connection.local = listener.local_addr().unwrap();
         connection.remote = SocketAddr::new(lab::CLIENT_V4.parse().unwrap(), 4000);
-        let refused = client.enqueue(&[&connection], listener.as_fd()).unwrap();
+        let refused = client.enqueue(&[&connection], listener.as_fd(), None).unwrap();
         assert!(matches!(&refused[..], [(0, Refusal::NoAcceptQueues(_))]), "{refused:?}");
         handle.stop();
     });
@@ -113,7 +113,7 @@ fn a_connection_is_not_moved_by_a_process_that_has_no_number_for_it() {
     assert!(matches!(told, Refusal::NotTaken(_)), "{told:?}");
 }
 
-fn moved(client: &mut Client, ticket: &crate::client::Ticket) -> Result<OwnedFd, ClientError> {
+pub(super) fn moved(client: &mut Client, ticket: &crate::client::Ticket) -> Result<OwnedFd, ClientError> {
     loop {
         match client.poll_move_for(ticket) {
             Ok(None) => assert!(client.wait(PATIENCE).unwrap(), "no answer"),
@@ -123,11 +123,11 @@ fn moved(client: &mut Client, ticket: &crate::client::Ticket) -> Result<OwnedFd,
     }
 }
 
-fn ends() -> (SocketAddr, SocketAddr) {
+pub(super) fn ends() -> (SocketAddr, SocketAddr) {
     (SocketAddr::from(([192, 0, 2, 1], 80)), SocketAddr::from(([192, 0, 2, 2], 4000)))
 }
 
-fn token(event: &Event) -> u64 {
+pub(super) fn token(event: &Event) -> u64 {
     match event {
         Event::News(News::ChildAsks { token, local, remote }) if (*local, *remote) == ends() => *token,
         event => panic!("{event:?}"),

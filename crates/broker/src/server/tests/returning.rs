@@ -14,7 +14,7 @@ fn family() -> Family {
 }
 
 /// A broker at an interface with such maps, in the place of the one of that name if there is a name.
-fn broker_with(maps: &Maps, killed: Option<&str>) -> Broker {
+pub(super) fn broker_with(maps: &Maps, killed: Option<&str>) -> Broker {
     Broker::open(setup_with(maps, killed, 1, family()), clock::Instant::ZERO).unwrap()
 }
 
