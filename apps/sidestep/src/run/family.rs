@@ -55,6 +55,7 @@ impl Running {
     pub(super) fn wait(mut self) -> u8 {
         while self.reap() {
             let arrived: Vec<Origin> = self.signals.wait().collect();
+            self.reap(); // A signal to a program that has just ended is its descendants'.
             for origin in arrived.iter().filter(|origin| PASSED_ON.contains(&origin.signal)) {
                 if !is_of_the_terminal(origin) {
                     self.pass_on(origin.signal);
