@@ -174,10 +174,18 @@ impl Answers {
             _ if !self.failures.is_empty() => {
                 anyhow::bail!(self.complaints().collect::<Vec<_>>().join("; "))
             }
+            Some(pid) if is_sidestep(pid) => anyhow::bail!(
+                "process {pid} has no broker: a `sidestep run` that found another one's has joined it, and `sidestep status` without --pid shows its programs"
+            ),
             Some(pid) => anyhow::bail!("no `sidestep run` {pid} is running here"),
             None => anyhow::bail!("no `sidestep run` is running here"),
         }
     }
+}
+
+/// Whether a process is one of this command's, by its name (proc(5)).
+fn is_sidestep(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim_end() == "sidestep")
 }
 
 /// Removes the sockets of brokers that were killed. One without a process here may still live in another PID namespace.
