@@ -14,8 +14,8 @@
 #define NEXT -1
 // Shared with user space (accept_queue.rs): the acknowledgement has not come yet. No error is positive.
 #define WAITING 1
-// So many connections may be on their way at a time. The last bits of a mark say which it is.
-#define PLACES 64
+// So many connections may be on their way at a time, each in a slot. The last bits of its mark say which. Shared with user space, too.
+#define SLOTS 64
 
 // What both ends have agreed on: the kernel's struct bpf_tcp_req_attrs.
 struct agreements {
@@ -41,7 +41,7 @@ struct placement {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, PLACES);
+	__uint(max_entries, SLOTS);
 	__type(key, __u32);
 	__type(value, struct placement);
 } placements SEC(".maps");
@@ -49,7 +49,7 @@ struct {
 // Its listener. The map does not keep it open.
 struct {
 	__uint(type, BPF_MAP_TYPE_SOCKMAP);
-	__uint(max_entries, PLACES);
+	__uint(max_entries, SLOTS);
 	__type(key, __u32);
 	__type(value, __u32);
 } listeners SEC(".maps");
@@ -61,8 +61,8 @@ static int (*assign)(struct __sk_buff *packet, struct bpf_sock *listener, struct
 SEC("classifier")
 int sidestep_accept(struct __sk_buff *packet)
 {
-	__u32 place = packet->mark % PLACES;
-	struct placement *wanted = bpf_map_lookup_elem(&placements, &place);
+	__u32 slot = packet->mark % SLOTS;
+	struct placement *wanted = bpf_map_lookup_elem(&placements, &slot);
 	struct agreements agreements;
 	struct bpf_sock *found;
 
@@ -71,7 +71,7 @@ int sidestep_accept(struct __sk_buff *packet)
 	// One that comes too late would be reset.
 	if (wanted->outcome != WAITING)
 		return TC_ACT_SHOT;
-	found = bpf_map_lookup_elem(&listeners, &place);
+	found = bpf_map_lookup_elem(&listeners, &slot);
 	if (!found)
 		return TC_ACT_SHOT;
 	agreements = wanted->agreements;

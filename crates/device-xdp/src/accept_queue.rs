@@ -81,15 +81,15 @@ pub enum Placed {
 pub struct AcceptQueueProgram {
     placements: OwnedFd,
     listeners: OwnedFd,
-    /// Those of all places have this one's first bits.
+    /// Those of all slots have this one's first bits.
     mark: u32,
     _object: Ebpf,
     _link: OwnedFd,
 }
 
-/// A place for one connection at a time that is on its way. It has nothing in common with other places: a listener that is locked for long holds up its
-/// own place.
-pub struct AcceptQueuePlace {
+/// A slot for one connection at a time that is on its way. It has nothing in common with other slots: a listener that is locked for long holds up its
+/// own one.
+pub struct AcceptQueueSlot {
     placements: Array<MapData, Placement>,
     listeners: SockMap<MapData>,
     number: u32,
@@ -97,6 +97,9 @@ pub struct AcceptQueuePlace {
 }
 
 impl AcceptQueueProgram {
+    /// Slots that there are. Shared with the program.
+    pub const SLOTS: u32 = 64;
+
     /// Loads and attaches it. `mark` is to be one that nobody else has packets with, nor with its last six bits changed. Fails before Linux 6.8.
     pub fn attach(mark: u32) -> Result<AcceptQueueProgram, XdpError> {
         let btf = Btf::from_sys_fs().map_err(|error| load_error(&error))?;
@@ -114,27 +117,24 @@ impl AcceptQueueProgram {
         Ok(AcceptQueueProgram { placements, listeners, mark, _object: object, _link: link })
     }
 
-    /// The place with this number, below [`PLACES`](AcceptQueueProgram::PLACES). Whoever has it must be the only one.
-    pub fn place(&self, number: u32) -> Result<AcceptQueuePlace, XdpError> {
+    /// The slot with this number, below [`SLOTS`](AcceptQueueProgram::SLOTS). Whoever has it must be the only one.
+    pub fn slot(&self, number: u32) -> Result<AcceptQueueSlot, XdpError> {
         let copy = |map: &OwnedFd, name: &'static str| {
             let copy = map.try_clone().map_err(XdpError::system("copying a descriptor of a map"))?;
             MapData::from_fd(copy).map_err(map_error(name))
         };
         let placements = Map::Array(copy(&self.placements, "placements")?);
         let listeners = Map::SockMap(copy(&self.listeners, "listeners")?);
-        Ok(AcceptQueuePlace {
+        Ok(AcceptQueueSlot {
             placements: placements.try_into().map_err(map_error("placements"))?,
             listeners: listeners.try_into().map_err(map_error("listeners"))?,
             number,
-            mark: self.mark / Self::PLACES * Self::PLACES + number,
+            mark: self.mark / Self::SLOTS * Self::SLOTS + number,
         })
     }
-
-    /// Places that there are.
-    pub const PLACES: u32 = 64;
 }
 
-impl AcceptQueuePlace {
+impl AcceptQueueSlot {
     /// The mark of the acknowledgement.
     pub fn mark(&self) -> u32 {
         self.mark

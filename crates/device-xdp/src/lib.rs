@@ -55,7 +55,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::accept_queue::{AcceptQueuePlace, AcceptQueueProgram, Agreements, Placed};
+pub use crate::accept_queue::{AcceptQueueProgram, AcceptQueueSlot, Agreements, Placed};
 pub use crate::counters::SteeringCounters;
 pub use crate::data_path::XdpPath;
 pub use crate::device::XdpDevice;

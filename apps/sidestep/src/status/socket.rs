@@ -175,7 +175,7 @@ impl Answers {
                 anyhow::bail!(self.complaints().collect::<Vec<_>>().join("; "))
             }
             Some(pid) if is_sidestep(pid) => anyhow::bail!(
-                "process {pid} has no broker: a `sidestep run` that found another one's has joined it, and `sidestep status` without --pid shows its programs"
+                "process {pid} has no broker of its own: `sidestep status` without --pid shows all, also what has joined another one's"
             ),
             Some(pid) => anyhow::bail!("no `sidestep run` {pid} is running here"),
             None => anyhow::bail!("no `sidestep run` is running here"),

@@ -20,7 +20,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use control::sock_diag::tcp_received;
-use device_xdp::{AcceptQueuePlace, AcceptQueueProgram, Agreements, Placed, XdpError};
+use device_xdp::{AcceptQueueProgram, AcceptQueueSlot, Agreements, Placed, XdpError};
 use rustix::net::{listen, sockopt};
 use tcp_repair::Enqueuing;
 use transit::Established;
@@ -40,7 +40,7 @@ pub(super) type Ends = (SocketAddr, SocketAddr);
 /// How the kernel's program is attached, which packets with this mark are for.
 pub(super) type Attach = fn(u32) -> Result<AcceptQueueProgram, XdpError>;
 
-/// The program, from when it is first needed, and its places.
+/// The program, from when it is first needed, and its slots.
 #[derive(Clone)]
 pub(super) struct AcceptQueues(Arc<Shared>);
 
@@ -53,14 +53,14 @@ struct Program {
     attach: Attach,
     /// It, or when and why it could not be attached.
     attached: Option<Result<Box<AcceptQueueProgram>, (Instant, String)>>,
-    /// The places that helpers have, and by their cookies the listeners that they have them for.
+    /// The slots that helpers have, and by their cookies the listeners that they have them for.
     taken: BTreeMap<u32, u64>,
 }
 
-/// A place, and with it a listener: who announces to the same one waits, so that its backlog can be put back. Who announces to another one does not, as a client
+/// A slot, and with it a listener: who announces to the same one waits, so that its backlog can be put back. Who announces to another one does not, as a client
 /// may lock its own for as long as it likes.
-struct TakenPlace<'q> {
-    place: AcceptQueuePlace,
+struct TakenSlot<'q> {
+    slot: AcceptQueueSlot,
     number: u32,
     queues: &'q Shared,
 }
@@ -71,7 +71,7 @@ impl AcceptQueues {
         AcceptQueues(Arc::new(Shared { program: Mutex::new(program), came_free: Condvar::new() }))
     }
 
-    fn place_for(&self, listener: BorrowedFd<'_>) -> Result<TakenPlace<'_>, Refusal> {
+    fn slot_for(&self, listener: BorrowedFd<'_>) -> Result<TakenSlot<'_>, Refusal> {
         check_cookies()?;
         let cookie = sockopt::socket_cookie(listener).map_err(not_taken)?;
         let program = self.0.program.lock().unwrap_or_else(PoisonError::into_inner);
@@ -79,15 +79,15 @@ impl AcceptQueues {
         let waited = self.0.came_free.wait_while(program, is_taken);
         let mut program = waited.unwrap_or_else(PoisonError::into_inner);
         let is_free = |number: &u32| !program.taken.contains_key(number);
-        let number = (0..AcceptQueueProgram::PLACES).find(is_free);
+        let number = (0..AcceptQueueProgram::SLOTS).find(is_free);
         let number = number.ok_or_else(|| not_taken("as many connections are on their way as may be"))?;
-        let place = program.get().map_err(Refusal::NoAcceptQueues)?.place(number).map_err(not_taken)?;
+        let slot = program.get().map_err(Refusal::NoAcceptQueues)?.slot(number).map_err(not_taken)?;
         program.taken.insert(number, cookie);
-        Ok(TakenPlace { place, number, queues: &self.0 })
+        Ok(TakenSlot { slot, number, queues: &self.0 })
     }
 }
 
-impl Drop for TakenPlace<'_> {
+impl Drop for TakenSlot<'_> {
     fn drop(&mut self) {
         let mut program = self.queues.program.lock().unwrap_or_else(PoisonError::into_inner);
         program.taken.remove(&self.number);
@@ -97,22 +97,22 @@ impl Drop for TakenPlace<'_> {
 
 /// Has the kernel make the connection, at this listener.
 fn announce(
-    place: &mut AcceptQueuePlace,
+    slot: &mut AcceptQueueSlot,
     listener: BorrowedFd<'_>,
     enqueuing: &Enqueuing<'_>,
     of: &Established,
 ) -> Result<(), Refusal> {
-    place.expect(listener, agreements(of)).map_err(not_taken)?;
+    slot.expect(listener, agreements(of)).map_err(not_taken)?;
     let mut placed = Ok(Placed::NotSeen);
-    let announced = enqueuing.announce(place.mark());
+    let announced = enqueuing.announce(slot.mark());
     for pause_ms in PAUSES_MS {
-        placed = place.outcome();
+        placed = slot.outcome();
         if !matches!(placed, Ok(Placed::NotSeen)) {
             break;
         }
         sleep(Duration::from_millis(pause_ms));
     }
-    let forgotten = place.expect_none();
+    let forgotten = slot.expect_none();
     announced.map_err(not_taken)?;
     forgotten.map_err(not_taken)?;
     match placed.map_err(not_taken)? {
@@ -138,7 +138,7 @@ impl Program {
 
 fn attach_marked(attach: Attach) -> Result<Box<AcceptQueueProgram>, String> {
     let [number, _] = random_numbers().map_err(|error| error.to_string())?;
-    let mark = number as u32 | AcceptQueueProgram::PLACES; // 0 is what packets have that nobody has marked.
+    let mark = number as u32 | AcceptQueueProgram::SLOTS; // 0 is what packets have that nobody has marked.
     attach(mark).map(Box::new).map_err(|error| error.to_string())
 }
 
@@ -159,13 +159,13 @@ pub(super) fn place(
     connections: &[Result<Established, Refusal>],
     let_pass: impl FnOnce(Vec<Ends>) -> Result<Vec<Result<(), Refusal>>, Refusal>,
 ) -> Vec<Result<Ends, Refusal>> {
-    let mut taken = queues.place_for(listener);
+    let mut taken = queues.slot_for(listener);
     let mut placed: Vec<Result<Ends, Refusal>> = connections
         .iter()
         .map(|connection| {
             let connection = connection.as_ref().map_err(Refusal::clone)?;
             let taken = taken.as_mut().map_err(|refusal| refusal.clone())?;
-            place_one(&mut taken.place, listener, connection)
+            place_one(&mut taken.slot, listener, connection)
         })
         .collect();
     drop(taken);
@@ -186,7 +186,7 @@ pub(super) fn place(
 }
 
 fn place_one(
-    place: &mut AcceptQueuePlace,
+    slot: &mut AcceptQueueSlot,
     listener: BorrowedFd<'_>,
     connection: &Established,
 ) -> Result<Ends, Refusal> {
@@ -195,7 +195,7 @@ fn place_one(
     if tcp_received(ends.0, ends.1).map_err(not_taken)?.is_some() {
         return Err(Refusal::NotTaken("it has this very connection".to_owned()));
     }
-    with_room(listener, || announce(place, listener, &enqueuing, connection))?;
+    with_room(listener, || announce(slot, listener, &enqueuing, connection))?;
     if tcp_received(ends.0, ends.1).map_err(not_taken)?.is_none() {
         return Err(Refusal::NotTaken("the accept queue is full".to_owned()));
     }
@@ -280,4 +280,48 @@ fn agreements(of: &Established) -> Agreements {
 
 pub(super) fn not_taken(error: impl Display) -> Refusal {
     Refusal::NotTaken(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::sync::mpsc::{Receiver, channel};
+    use std::thread::spawn;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// Tells when a helper has had a slot for this listener.
+    fn take(queues: &AcceptQueues, listener: &TcpListener) -> Receiver<()> {
+        let (queues, listener) = (queues.clone(), listener.try_clone().unwrap());
+        let (tell, told) = channel();
+        spawn(move || {
+            let slot = queues.slot_for(listener.as_fd()).unwrap();
+            drop(slot);
+            tell.send(()).unwrap();
+        });
+        told
+    }
+
+    /// As when a client keeps the lock of its listener while a helper has a slot for it.
+    #[test]
+    fn a_listener_is_waited_for_by_those_who_want_the_same_one() {
+        let lab = lab::require_root_and_xdp().then(|| lab::Lab::new().unwrap());
+        let Some(lab) = lab else { return };
+        let _turn = super::super::tests::LABORATORY.lock().unwrap_or_else(PoisonError::into_inner);
+        lab.inside(lab::Side::Server, || {
+            let queues = AcceptQueues::new(AcceptQueueProgram::attach);
+            let [one, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+            let held = queues.slot_for(one.as_fd()).unwrap();
+            take(&queues, &other).recv_timeout(PATIENCE).expect("it is another one");
+            let same = take(&queues, &one);
+            assert!(
+                same.recv_timeout(Duration::from_millis(50)).is_err(),
+                "its backlog is to be put back first"
+            );
+            drop(held);
+            same.recv_timeout(PATIENCE).expect("it is free");
+        });
+    }
 }

@@ -220,7 +220,8 @@ impl Broker {
     /// Reads what a process sent before it ended, which others may need, such as its children; then it is gone.
     pub(super) fn read_the_rest(&mut self, client: ClientId, now: Instant) {
         let has_ended = |it: &Connection| it.unread.is_some();
-        if self.connections.get(&client).is_some_and(has_ended) && !self.under_way.has(client) {
+        // To its end: nothing tells of it again if a child has the socket.
+        while self.connections.get(&client).is_some_and(has_ended) && !self.under_way.has(client) {
             let outcome = self.read(client, now);
             self.note(client, outcome, now);
         }

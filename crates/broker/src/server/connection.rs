@@ -133,6 +133,7 @@ impl Connection {
         self.program.is_some() && !self.is_stranger()
     }
 
+    /// Whether it is no program that we know.
     pub(super) fn is_stranger(&self) -> bool {
         self.stranger_since.is_some()
     }

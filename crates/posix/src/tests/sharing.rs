@@ -22,10 +22,16 @@ const LONG: Duration = Duration::from_millis(25);
 /// A connection waits at the listener of the left process, which is returned.
 fn knock(pair: &Pair) -> i32 {
     let (listener, address) = pair.listen();
+    knock_at(pair, address);
+    listener
+}
+
+/// A connection waits there; the right process's end of it.
+fn knock_at(pair: &Pair, address: SocketAddr) -> RawFd {
     let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
     assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
     pair.settle();
-    listener
+    right
 }
 
 fn left(pair: &Pair) -> u32 {
@@ -70,9 +76,7 @@ fn what_others_are_to_have_waits_where_it_does_while_the_broker_stands_still() {
     *pair.others.accept_queue.lock().unwrap() = Some(Ok(0));
     pair.others.stands_still.store(true, Ordering::Relaxed);
     let (listener, address) = pair.listen();
-    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
-    assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
-    pair.settle();
+    let right = knock_at(&pair, address);
     for _ in 0..4 {
         pair.pass(LONG);
         pair.settle();
@@ -83,9 +87,7 @@ fn what_others_are_to_have_waits_where_it_does_while_the_broker_stands_still() {
     pair.settle();
     assert_eq!(pair.left.recv(accepted, &mut [0; 8], 0), Ok(7), "its program has it");
 
-    let other = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
-    assert_eq!(pair.right.connect_to(other, address), Err(Errno(libc::EINPROGRESS)));
-    pair.settle();
+    let other = knock_at(&pair, address);
     pair.pass(LONG);
     pair.settle();
     pair.others.stands_still.store(false, Ordering::Relaxed);
@@ -113,15 +115,31 @@ fn who_is_about_to_be_killed_leaves_what_waits_to_others() {
 }
 
 #[test]
+fn who_ends_before_it_has_a_queue_leaves_what_others_left_to_it() {
+    let pair = Pair::new();
+    pair.others.share.store(true, Ordering::Relaxed);
+    let (listener, _) = pair.listen();
+    let mut state = pair.left.lock();
+    state.queue.drop_runtime();
+    let id = state.socket_of(listener).unwrap();
+    let socket = state.sockets.get_mut(id).unwrap();
+    socket.is_common = true; // As after a fork.
+    let claim = socket.claim.unwrap();
+    let [connection, _peer] = syscall::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0).unwrap();
+    state.on_adopt(claim, connection, pair.left.now());
+    drop(state);
+    pair.left.before_exit();
+    assert_eq!(left(&pair), 1);
+}
+
+#[test]
 fn a_connection_that_was_lost_on_its_way_to_the_kernel_is_reset() {
     let pair = Pair::new();
     pair.hold();
     pair.others.share.store(true, Ordering::Relaxed);
     *pair.others.accept_queue.lock().unwrap() = Some(Err(NotMoved::Lost));
     let (_, address) = pair.listen();
-    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
-    assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
-    pair.settle();
+    let right = knock_at(&pair, address);
     pair.pass(LONG);
     pair.settle();
     assert_eq!(left(&pair), 0);
@@ -970,9 +988,7 @@ fn who_comes_late_to_a_listener_that_others_have_is_not_reset() {
     let (listener, address) = pair.listen();
     pair.left.pass_on(listener);
     pair.left.shut_down(listener);
-    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
-    assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
-    pair.settle();
+    let right = knock_at(&pair, address);
     let mut fds = [PollFd { fd: right, events: libc::POLLOUT, revents: 0 }];
     assert_eq!(
         done(pair.right.poll(&mut fds, Some(std::time::Duration::ZERO), None)),

@@ -69,9 +69,7 @@ impl State {
             None => Some(Ok(())),
         }
     }
-}
 
-impl State {
     /// A connection that is lost says so when it is used.
     fn keep_for_the_next_call(&mut self, id: SocketId, errno: Errno) {
         let socket = self.sockets.get_mut(id).filter(|it| matches!(it.role, Role::Stream(Place::Lost)));
