@@ -87,7 +87,7 @@ fn what_others_are_to_have_waits_where_it_does_while_the_broker_stands_still() {
     pair.settle();
     assert_eq!(pair.left.recv(accepted, &mut [0; 8], 0), Ok(7), "its program has it");
 
-    let other = knock_at(&pair, address);
+    knock_at(&pair, address);
     pair.pass(LONG);
     pair.settle();
     pair.others.stands_still.store(false, Ordering::Relaxed);
