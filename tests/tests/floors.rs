@@ -158,7 +158,7 @@ const FLOORS: &[House] = &[
         &[
             &["state"],
             &["driver", "ended", "ports", "stalls", "runtime", "book"],
-            &["awaited_routes", "resting_ports", "source_ports", "spare_sockets"],
+            &["awaited_routes", "begun", "resting_ports", "source_ports", "spare_sockets"],
         ],
     ),
     (

@@ -13,7 +13,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use broker::book::{ENTRY_WORDS, entry};
-use broker::client::{Client, ClientError, Event, Granted};
+use broker::client::{Client, ClientError, Enqueued, Event, Granted};
 use broker::protocol::{ClaimId, ENQUEUED_MAX, News, Profile, Purpose, Refusal, Route, Transport};
 use broker::server::{Config, Handle, OpenError, Server, TakeOver};
 use lab::{CLIENT_INTERFACE, CLIENT_V4, Lab, SERVER_INTERFACE, SERVER_V4, Side};
@@ -654,12 +654,24 @@ impl Waiting {
     }
 
     fn enqueue(&mut self, connection: &Established) {
-        let refused = self.client.enqueue(&[connection], self.listener.as_fd(), None).unwrap();
-        assert_eq!(refused, []);
+        let listener = self.listener.try_clone().unwrap();
+        assert_eq!(self.refused(&[connection], listener, None), []);
+    }
+
+    fn refused(
+        &mut self,
+        connections: &[&Established],
+        listener: impl AsFd,
+        offered_for: Option<Duration>,
+    ) -> Vec<(usize, Refusal)> {
+        match self.client.enqueue(connections, listener.as_fd(), offered_for).unwrap() {
+            Enqueued::Answered(refused) => refused,
+            Enqueued::Begun(_) => panic!("the broker took its time"),
+        }
     }
 
     fn refusal(&mut self, connection: &Established, listener: impl AsFd) -> Refusal {
-        let mut refused = self.client.enqueue(&[connection], listener.as_fd(), None).unwrap();
+        let mut refused = self.refused(&[connection], listener, None);
         let (0, refusal) = refused.pop().expect("it is refused") else { panic!("there is one") };
         refusal
     }
@@ -727,7 +739,8 @@ fn connections_wait_together_and_those_that_cannot_stay_their_clients() {
     let elsewhere = Established { local: SocketAddr::new(first.local.ip(), PORT + 1), ..first.clone() };
     let second = Established { received: b"second".to_vec(), ..second };
     let all = [&unfit, &first, &unsent, &elsewhere, &second];
-    let refused = waiting.client.enqueue(&all, waiting.listener.as_fd(), Some(PATIENCE)).unwrap();
+    let listener = waiting.listener.try_clone().unwrap();
+    let refused = waiting.refused(&all, listener, Some(PATIENCE));
     let [(0, unfit), (2, unsent), (3, elsewhere)] = &refused[..] else { panic!("{refused:?}") };
     assert!(matches!(unfit, Refusal::NotTaken(_)) && matches!(unsent, Refusal::NotTaken(_)));
     assert_eq!(*elsewhere, Refusal::NoSuchClaim);

@@ -371,6 +371,14 @@ pub(super) fn moved(mut arrived: Arrived<Answer>) -> Result<OwnedFd, ClientError
     }
 }
 
+/// The answer that is a list of what was refused.
+pub(super) fn refused_of(arrived: Arrived<Answer>) -> Result<Vec<(usize, Refusal)>, ClientError> {
+    match arrived.message {
+        Answer::Enqueued { refused } => Ok(refused),
+        answer => Err(unexpected(answer)),
+    }
+}
+
 pub(super) fn unexpected(answer: Answer) -> ClientError {
     match answer {
         Answer::Refused(refusal) => ClientError::Refused(refusal),

@@ -5,7 +5,7 @@
 //!
 //! Requests that the program's call cannot return without wait for their answer, some tenths of a millisecond: claims come and go before the
 //! sockets do, and a moved connection has its socket. All others are sent, and what is wrong with them only costs what they were for.
-//! [`Client::begin_route`] and [`Client::begin_move_for`] take seconds, and their answers are asked for. News arrive through
+//! [`Client::begin_route`] and [`Client::begin_move_for`] take seconds, and their answers are asked for, as is that of an [`Enqueued::Begun`]. News arrive through
 //! [`Client::poll_event`], which never waits: call it when [`Client::fd`] is
 //! readable, and before sleeping on it if [`Client::has_news`]. After an error of [`ClientError::is_fatal`] the broker is gone:
 //! drop the client, and leave everything to the kernel.
@@ -50,11 +50,14 @@ use crate::protocol::{
 };
 use crate::transfer::{Inbox, Internal, discard};
 use event::raise;
-use exchange::{Arrived, Unawaited, moved, unexpected};
+use exchange::{Arrived, Unawaited, moved, refused_of, unexpected};
 use without_broker::Line;
 
 /// How long an answer may take that does not depend on others.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The same for what may be asked later just as well.
+const PATIENCE_IN_PASSING: Duration = Duration::from_millis(100);
 
 /// The same for a connection that the stack has let go of: whoever gives up loses it.
 const PATIENCE_TO_MOVE: Duration = Duration::from_secs(60);
@@ -96,6 +99,22 @@ pub struct Client {
     /// What the broker has lent goes on if it is killed.
     is_kept: bool,
     line: Line,
+}
+
+/// What became of connections that are to wait at the kernel's listener.
+#[derive(Debug)]
+pub enum Enqueued {
+    /// They do, but for these.
+    Answered(Vec<(usize, Refusal)>),
+    /// They are the broker's, which has yet to say: [`Client::poll_enqueued`].
+    Begun(Ticket),
+}
+
+/// What became of a request to move connections.
+enum Moves {
+    Answered(Arrived<Answer>),
+    /// They were only offered, and the broker has begun.
+    Begun(Ticket),
 }
 
 /// What became of the search for a connection's owner.
@@ -315,14 +334,22 @@ impl Client {
         let offered = offered_for.is_some();
         self.check_moving(offered)?;
         let (connection, file) = pack(connection, socket, offered).map_err(ClientError::Unmade)?;
-        let answer = self.ask_to_move(&Request::Move { connection, offered }, None, file, offered_for);
-        moved(answer?)
+        let request = Request::Move { connection, offered };
+        let began = Instant::now();
+        match self.ask_to_move(&request, None, file, offered_for)? {
+            Moves::Answered(answer) => moved(answer),
+            Moves::Begun(ticket) => {
+                let last = began + self.patience_to_move()?;
+                moved(self.await_move(ticket.0, &request, (began, last))?)
+            }
+        }
     }
 
     /// Has connections that wait to be accepted, and that the stack has let go of, wait at the kernel's listener; at most [`ENQUEUED_MAX`]. Those that are
     /// refused are still ours: their places in the list, in order, and why. After any other error than a refusal of all nobody knows.
     ///
-    /// If they are only offered, all of them are withdrawn as one connection is by [`Client::move_connection`].
+    /// If they are only offered, all of them are withdrawn as one connection is by [`Client::move_connection`]. If the broker has begun by then, it is not
+    /// waited for, as it may have been stopped since.
     ///
     /// [`ENQUEUED_MAX`]: crate::protocol::ENQUEUED_MAX
     pub fn enqueue(
@@ -330,17 +357,21 @@ impl Client {
         connections: &[&Established],
         listener: BorrowedFd<'_>,
         offered_for: Option<Duration>,
-    ) -> Result<Vec<(usize, Refusal)>, ClientError> {
+    ) -> Result<Enqueued, ClientError> {
         let offered = offered_for.is_some();
         self.check_moving(offered)?;
         let (connections, file) =
             pack_all(connections, SocketKind::default(), offered).map_err(ClientError::Unmade)?;
         let request = Request::Enqueue { connections, offered };
-        let answer = self.ask_to_move(&request, Some(listener), file, offered_for);
-        match answer?.message {
-            Answer::Enqueued { refused } => Ok(refused),
-            answer => Err(unexpected(answer)),
+        match self.ask_to_move(&request, Some(listener), file, offered_for)? {
+            Moves::Answered(answer) => refused_of(answer).map(Enqueued::Answered),
+            Moves::Begun(ticket) => Ok(Enqueued::Begun(ticket)),
         }
+    }
+
+    /// What [`Client::enqueue`] would have returned, if the broker has ended what it had begun; as [`Client::poll_route`].
+    pub fn poll_enqueued(&mut self, ticket: &Ticket) -> Result<Option<Vec<(usize, Refusal)>>, ClientError> {
+        self.poll_answer(ticket)?.map(refused_of).transpose()
     }
 
     /// Whether there are descriptors for the octets of a connection and for the kernel's socket, without which the broker would have moved it in
@@ -382,7 +413,7 @@ impl Client {
         listener: Option<BorrowedFd<'_>>,
         file: Option<OwnedFd>,
         offered_for: Option<Duration>,
-    ) -> Result<Arrived<Answer>, ClientError> {
+    ) -> Result<Moves, ClientError> {
         let fds: Vec<BorrowedFd<'_>> = listener.into_iter().chain(file.as_ref().map(AsFd::as_fd)).collect();
         let answer = self.ask_or_withdraw(request, &fds, offered_for);
         file.into_iter().for_each(discard);
@@ -395,26 +426,38 @@ impl Client {
         request: &Request,
         fds: &[BorrowedFd<'_>],
         offered_for: Option<Duration>,
-    ) -> Result<Arrived<Answer>, ClientError> {
+    ) -> Result<Moves, ClientError> {
         let began = Instant::now();
-        let last = began + self.patience_to_move()?;
-        let id = match self.put(request, fds, offered_for.map_or(last, |time| began + time)) {
-            Err(ClientError::TimedOut) if offered_for.is_some() => return Err(Refusal::TooLate.into()),
+        let Some(time) = offered_for else {
+            let last = began + self.patience_to_move()?;
+            let id = self.put(request, fds, last)?;
+            return self.await_move(id, request, (began, last)).map(Moves::Answered);
+        };
+        let id = match self.put(request, fds, began + time) {
+            Err(ClientError::TimedOut) => return Err(Refusal::TooLate.into()),
             sent => sent?,
         };
-        if let Some(time) = offered_for {
-            if let Some(answer) = self.answer_until(id, began + time)? {
-                return Ok(answer);
-            }
-            if fds.last().is_some_and(decide) {
-                self.wait_no_more(id, request, began);
-                return Err(Refusal::TooLate.into());
-            }
+        if let Some(answer) = self.answer_until(id, began + time)? {
+            return Ok(Moves::Answered(answer));
         }
+        if fds.last().is_some_and(decide) {
+            self.wait_no_more(id, request, began);
+            return Err(Refusal::TooLate.into());
+        }
+        Ok(Moves::Begun(Ticket(id)))
+    }
+
+    /// Waits for the answer about what cannot stay, or is the broker's by now.
+    fn await_move(
+        &mut self,
+        id: u64,
+        request: &Request,
+        (since, last): (Instant, Instant),
+    ) -> Result<Arrived<Answer>, ClientError> {
         if let Some(answer) = self.answer_until(id, last)? {
             return Ok(answer);
         }
-        self.wait_no_more(id, request, began);
+        self.wait_no_more(id, request, since);
         Err(ClientError::TimedOut)
     }
 
@@ -474,9 +517,13 @@ impl Client {
         self.tell(&Request::Book, &[book])
     }
 
-    /// Whether another process has claimed the same socket.
+    /// Whether another process has claimed the same socket. This is asked from time to time, so a broker that has kept anybody waiting is not waited for.
     pub fn is_shared(&mut self, claim: ClaimId) -> Result<bool, ClientError> {
-        match self.ask(Request::IsShared { claim }, &[])?.message {
+        if self.is_behind()? || self.waits_since().is_some_and(|since| since.elapsed() >= PATIENCE_IN_PASSING)
+        {
+            return Err(ClientError::TimedOut);
+        }
+        match self.ask_within(PATIENCE_IN_PASSING, &Request::IsShared { claim }, &[])?.message {
             Answer::Done => Ok(true),
             Answer::Refused(Refusal::Nobody) => Ok(false),
             answer => Err(unexpected(answer)),

@@ -107,6 +107,9 @@ pub(crate) enum Incident {
     Routed(RequestId, Routed),
     /// What [`Attachment::begin_inherit`] asked: the kernel's socket, if there is one.
     ParentAnswers(RequestId, Option<OwnedFd>),
+    /// What came of all connections that [`Attachment::enqueue`] had begun with by this request, in their order; or of each of them, if there is no
+    /// answer.
+    Enqueued(RequestId, Result<Vec<Result<(), NotMoved>>, NotMoved>),
     /// A connection of the kernel that a claim's listener must accept.
     Adopt {
         /// The claim.
@@ -216,6 +219,15 @@ pub(crate) enum NotMoved {
     Lost,
 }
 
+/// What came of a connection that is to wait in an accept queue of the kernel's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Enqueued {
+    /// It does, or not.
+    Done(Result<(), NotMoved>),
+    /// That is yet to be seen: [`Incident::Enqueued`].
+    Begun(RequestId),
+}
+
 /// A privileged process, or a stand-in for it.
 pub(crate) trait Attachment: Send {
     /// Becomes readable when there is an incident.
@@ -290,14 +302,14 @@ pub(crate) trait Attachment: Send {
     ) -> Result<OwnedFd, NotMoved>;
 
     /// Has connections that our stack let go of wait in the accept queue of the kernel's `listener`, where all who have that find them; what came of
-    /// each, in their order. They may be only offered, as by [`Attachment::move_to_kernel`].
+    /// each, in their order. They may be only offered, as by [`Attachment::move_to_kernel`]; what was begun within that time is not waited for any longer.
     fn enqueue(
         &mut self,
         connections: &[&Established],
         _listener: BorrowedFd<'_>,
         _offered_for: Option<Duration>,
-    ) -> Vec<Result<(), NotMoved>> {
-        vec![Err(NotMoved::Refused); connections.len()]
+    ) -> Vec<Enqueued> {
+        vec![Enqueued::Done(Err(NotMoved::Refused)); connections.len()]
     }
 
     /// Gives the kernel a segment that came for a connection after it was moved.

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-use broker::client::{Client, ClientError, Event, Granted, Search, Ticket};
+use broker::client::{self, Client, ClientError, Event, Granted, Search, Ticket};
 use broker::protocol::{
     ENQUEUED_MAX, KEYS_MAX, Key, News, ProgramReport, Purpose as Asked, Refusal, Route, SocketReport,
     Sources, Transport, Welcome,
@@ -17,8 +17,8 @@ use wire::{MacAddress, VlanTag};
 
 use crate::address::source_for;
 use crate::broker_side::attachment::{
-    Answers, Attachment, ClaimId, HomePorts, Incident, NotMoved, Observer, Peer, Purpose, RequestId, Routed,
-    SocketStatus, Status, Way,
+    Answers, Attachment, ClaimId, Enqueued, HomePorts, Incident, NotMoved, Observer, Peer, Purpose,
+    RequestId, Routed, SocketStatus, Status, Way,
 };
 use crate::broker_side::left_to_kernel::MadeBecause;
 use crate::broker_side::strays::{Sought, Strays};
@@ -48,6 +48,8 @@ pub(crate) struct Brokered {
     /// What was told of interfaces of which some queues are ours; the latest first.
     home_ports: Vec<Arc<HomePorts>>,
     inherits: Vec<(RequestId, Ticket)>,
+    /// Lists of connections that are to wait in the kernel's accept queues, and how long they are.
+    enqueues: Vec<(RequestId, usize, Ticket)>,
     strays: Strays,
     incidents: std::collections::VecDeque<Incident>,
     /// Queues that were granted and are not driven yet.
@@ -97,6 +99,7 @@ impl Brokered {
             ways: Ways::default(),
             home_ports: Vec::new(),
             inherits: Vec::new(),
+            enqueues: Vec::new(),
             strays: Strays::default(),
             incidents: std::collections::VecDeque::new(),
             granted: Vec::new(),
@@ -127,24 +130,24 @@ impl Brokered {
         connections: &[&Established],
         listener: BorrowedFd<'_>,
         offered_for: Option<Duration>,
-    ) -> Vec<Result<(), NotMoved>> {
-        let offered_for = offered_for.map(Into::into);
+    ) -> Vec<Enqueued> {
+        let (offered_for, count) = (offered_for.map(Into::into), connections.len());
         let answer = self.ask(|client| match client.enqueue(connections, listener, offered_for) {
             Err(ClientError::Refused(Refusal::TooLate)) => Ok(Err(NotMoved::NotYet)),
             Err(ClientError::Refused(_) | ClientError::Unmade(_)) => Ok(Err(NotMoved::Refused)),
             enqueued => enqueued.map(Ok),
         });
-        let refused = match answer.unwrap_or(Err(NotMoved::Lost)) {
-            Ok(refused) => refused,
-            Err(why) => return vec![Err(why); connections.len()], // Without an answer nobody knows.
-        };
-        let mut enqueued = vec![Ok(()); connections.len()];
-        for (at, refusal) in refused {
-            let never = matches!(refusal, Refusal::NoAcceptQueues(_));
-            let why = if never { NotMoved::Never } else { NotMoved::Refused };
-            enqueued.get_mut(at).into_iter().for_each(|it| *it = Err(why));
+        match answer.unwrap_or(Err(NotMoved::Lost)) {
+            Ok(client::Enqueued::Answered(refused)) => {
+                outcomes(count, refused).into_iter().map(Enqueued::Done).collect()
+            }
+            Ok(client::Enqueued::Begun(ticket)) => {
+                let request = self.next_request();
+                self.enqueues.push((request, count, ticket));
+                vec![Enqueued::Begun(request); count]
+            }
+            Err(why) => vec![Enqueued::Done(Err(why)); count], // Without an answer nobody knows.
         }
-        enqueued
     }
 
     /// Asks, unless the broker is gone; notices if it is by now.
@@ -259,6 +262,16 @@ impl Brokered {
             match self.ask(|client| client.poll_move_for(&ticket)) {
                 Ok(None) => self.inherits.push((request, ticket)),
                 answer => answers.push(Incident::ParentAnswers(request, answer.ok().flatten())),
+            }
+        }
+        for (request, count, ticket) in std::mem::take(&mut self.enqueues) {
+            match self.ask(|client| unless_refused(client.poll_enqueued(&ticket))) {
+                Ok(Ok(None)) => self.enqueues.push((request, count, ticket)),
+                Ok(Ok(Some(refused))) => {
+                    answers.push(Incident::Enqueued(request, Ok(outcomes(count, refused))));
+                }
+                Ok(Err(_)) => answers.push(Incident::Enqueued(request, Err(NotMoved::Refused))),
+                Err(_) => answers.push(Incident::Enqueued(request, Err(NotMoved::Lost))),
             }
         }
         for asked in std::mem::take(&mut self.strays.asked) {
@@ -443,7 +456,7 @@ impl Attachment for Brokered {
         connections: &[&Established],
         listener: BorrowedFd<'_>,
         offered_for: Option<Duration>,
-    ) -> Vec<Result<(), NotMoved>> {
+    ) -> Vec<Enqueued> {
         let lists = connections.chunks(ENQUEUED_MAX);
         lists.flat_map(|some| self.enqueue_some(some, listener, offered_for)).collect()
     }
@@ -587,6 +600,17 @@ fn dial(name: &str) -> Result<(Client, Ticket), ClientError> {
     let program = program.to_string_lossy().into_owned();
     let pid = syscall::process_id().unsigned_abs();
     Client::greet(name.as_bytes(), &program, pid, internal::floor())
+}
+
+/// What came of each of so many connections.
+fn outcomes(count: usize, refused: Vec<(usize, Refusal)>) -> Vec<Result<(), NotMoved>> {
+    let mut outcomes = vec![Ok(()); count];
+    for (at, refusal) in refused {
+        let never = matches!(refusal, Refusal::NoAcceptQueues(_));
+        let why = if never { NotMoved::Never } else { NotMoved::Refused };
+        outcomes.get_mut(at).into_iter().for_each(|it| *it = Err(why));
+    }
+    outcomes
 }
 
 /// Takes a refusal for an answer.

@@ -17,6 +17,9 @@ impl State {
     pub(crate) fn ask_about_strays(&mut self, now: Instant) {
         for _ in 0..ASKED_AT_ONCE {
             let Some(stray) = self.queue.stack().and_then(Stack::next_stray) else { return };
+            if self.has_begun((stray.local, stray.remote)) {
+                continue; // Its peer sends it again, to whoever has it then.
+            }
             let refused = match self.attachment() {
                 Some(attachment) => attachment.begin_stray(Box::new(stray), now).err(),
                 None => Some(Box::new(stray)),

@@ -41,8 +41,8 @@ impl State {
     /// Looks from time to time for what no thread takes.
     pub(crate) fn look_at_stalls(&mut self, now: Instant) {
         let Some(at) = self.queue.stalls.look_at.filter(|at| now >= *at) else { return };
-        if now.since(at) >= LOOK_EVERY {
-            // The process has not run meanwhile, and had no time to take anything.
+        if now.since(at) >= LOOK_EVERY || !self.queue.begun.is_empty() {
+            // The process has not run meanwhile, and had no time to take anything; or the broker is in the middle of what it was last asked.
             self.queue.stalls.look_at = Some(now + LOOK_EVERY);
             return;
         }

@@ -7,11 +7,13 @@ use clock::Instant;
 use stack::ListenerId;
 use stack::tcp::Detached;
 
-use crate::broker_side::{ClaimId, NotMoved};
+use crate::broker_side::{ClaimId, Enqueued, NotMoved, RequestId};
 use crate::descriptors::internal::{close, copy};
 use crate::ids::SocketId;
+use crate::kinship::Ends;
 use crate::moves::to_kernel::Terms;
 use crate::process::State;
+use crate::queue::{AcceptedAs, Begun};
 use crate::socket::{READABLE, Role, Socket};
 
 impl State {
@@ -37,7 +39,7 @@ impl State {
         if adopted.is_empty() && detached.is_empty() {
             return None;
         }
-        let (moved, _) = self.move_waiting_to_kernel(id, &detached, Terms::Must);
+        let (moved, _) = self.move_waiting_to_kernel(id, detached, Terms::Must);
         Some(adopted.into_iter().chain(moved).collect())
     }
 
@@ -67,34 +69,85 @@ impl State {
 
     /// Has connections that waited at a listener, and are off the stack, wait in the kernel's accept queue. Of those that cannot, but for those that are
     /// lost, returns the kernel's sockets, with what accepted sockets have from their listener; and whether some wait at the stack again, as nobody took
-    /// what may stay.
+    /// what may stay. Those with which the broker is not done yet are the broker's until it is.
     fn move_waiting_to_kernel(
         &mut self,
         id: SocketId,
-        waiting: &[Detached],
+        waiting: Vec<Detached>,
         terms: Terms,
     ) -> (Vec<OwnedFd>, bool) {
         let Some(listener) = self.sockets.get(id) else { return (Vec::new(), false) };
-        let (kind, settings) = (listener.kind_to_move(), listener.settings.clone());
+        let accepted_as = (listener.kind_to_move(), listener.settings.clone());
         let (mut moved, mut stay) = (Vec::new(), false);
-        for (connection, enqueued) in waiting.iter().zip(self.enqueue(id, waiting, terms)) {
-            match enqueued {
-                Ok(()) => self.left_to_kernel.moved += 1,
-                Err(NotMoved::NotYet) => {
-                    self.wait_again(id, connection);
+        let outcomes = self.enqueue(id, &waiting, terms);
+        for (connection, outcome) in waiting.into_iter().zip(outcomes) {
+            match outcome {
+                Enqueued::Done(Err(NotMoved::NotYet)) => {
+                    self.wait_again(id, &connection);
                     stay = true;
                 }
-                Err(NotMoved::Lost) => self.reset_lost(connection),
-                Err(_) => moved.extend(self.move_detached(connection, kind, &settings)),
+                Enqueued::Done(done) => moved.extend(self.settle_enqueued(&connection, done, &accepted_as)),
+                Enqueued::Begun(request) => self.note_begun(request, connection, &accepted_as),
             }
         }
         self.follow_moved();
         (moved, stay)
     }
 
+    /// The broker has said what came of a connection that was to wait there. The kernel's socket of one that does not, and is not lost.
+    fn settle_enqueued(
+        &mut self,
+        connection: &Detached,
+        enqueued: Result<(), NotMoved>,
+        (kind, settings): &AcceptedAs,
+    ) -> Option<OwnedFd> {
+        match enqueued {
+            Ok(()) => self.left_to_kernel.moved += 1,
+            Err(NotMoved::Lost) => self.reset_lost(connection),
+            Err(why) => {
+                self.queue.stalls.is_pushed |= why == NotMoved::Never;
+                return self.move_detached(connection, *kind, settings);
+            }
+        }
+        None
+    }
+
+    fn note_begun(&mut self, request: RequestId, connection: Detached, accepted_as: &AcceptedAs) {
+        match self.queue.begun.last_mut().filter(|last| last.request == request) {
+            Some(last) => last.connections.push(connection),
+            None => {
+                let accepted_as = accepted_as.clone();
+                self.queue.begun.push(Begun { request, connections: vec![connection], accepted_as });
+            }
+        }
+    }
+
+    /// The broker is done with connections that were to wait in the kernel's accept queue; an error if nobody knows of any.
+    pub(crate) fn on_enqueued(
+        &mut self,
+        request: RequestId,
+        enqueued: Result<Vec<Result<(), NotMoved>>, NotMoved>,
+    ) {
+        for begun in self.queue.begun.extract_if(.., |begun| begun.request == request).collect::<Vec<_>>() {
+            for (at, connection) in begun.connections.iter().enumerate() {
+                let outcome = enqueued.as_ref().map_or_else(|why| Err(*why), |outcomes| outcomes[at]);
+                if let Some(socket) = self.settle_enqueued(connection, outcome, &begun.accepted_as) {
+                    self.move_to_sibling(socket);
+                }
+            }
+        }
+        self.follow_moved();
+    }
+
+    /// Whether the broker is about to move the connection with these ends.
+    pub(crate) fn has_begun(&self, ends: Ends) -> bool {
+        let connections = self.queue.begun.iter().flat_map(|begun| &begun.connections);
+        connections.map(|it| (it.connection.local, it.connection.remote)).any(|of| of == ends)
+    }
+
     /// What came of each.
-    fn enqueue(&mut self, id: SocketId, waiting: &[Detached], terms: Terms) -> Vec<Result<(), NotMoved>> {
-        let refused = || vec![Err(NotMoved::Refused); waiting.len()];
+    fn enqueue(&mut self, id: SocketId, waiting: &[Detached], terms: Terms) -> Vec<Enqueued> {
+        let refused = || vec![Enqueued::Done(Err(NotMoved::Refused)); waiting.len()];
         let Some(listener) = self.sockets.get(id).and_then(|socket| copy(socket.fd())) else {
             return refused();
         };
@@ -104,7 +157,6 @@ impl State {
         let enqueued =
             attachment.map_or_else(refused, |it| it.enqueue(&connections, listener.as_fd(), offered_for));
         close(listener);
-        self.queue.stalls.is_pushed |= enqueued.contains(&Err(NotMoved::Never));
         enqueued
     }
 
@@ -136,16 +188,18 @@ impl State {
         were_any
     }
 
-    /// The same if the broker takes them at once; otherwise they wait where they did, and this is false.
+    /// The same if the broker takes them at once. Otherwise this is false, and they wait where they did, unless the broker has begun.
     pub(crate) fn offer_waiting(&mut self, id: SocketId, now: Instant) -> bool {
         if now < self.tried_again_at {
             return false;
         }
         let detached = self.detach_waiting(id, now);
-        let (moved, stay) = self.move_waiting_to_kernel(id, &detached, Terms::Tried);
+        let (moved, stay) = self.move_waiting_to_kernel(id, detached, Terms::Tried);
         moved.into_iter().for_each(|socket| self.move_to_sibling(socket));
         if stay {
             self.try_again_later();
+        }
+        if stay || !self.queue.begun.is_empty() {
             return false;
         }
         self.take_adopted(id).into_iter().for_each(|socket| self.move_to_sibling(socket));

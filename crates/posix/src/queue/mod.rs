@@ -1,6 +1,7 @@
 //! What belongs to a queue: its engine, the ports and sockets that wait for something, and the thread that sleeps on it.
 
 mod awaited_routes;
+mod begun;
 mod book;
 mod driver;
 pub(crate) mod ended;
@@ -12,6 +13,7 @@ mod spare_sockets;
 pub(crate) mod stalls;
 mod state;
 
+pub(crate) use begun::{AcceptedAs, Begun};
 pub(crate) use book::Book;
 pub(crate) use driver::Driver;
 pub(crate) use ended::Ended;

@@ -6,6 +6,7 @@ use clock::Instant;
 use stack::Stack;
 
 use super::awaited_routes::AwaitedRoutes;
+use super::begun::Begun;
 use super::driver::{Driver, Wakes};
 use super::ended::{self, Ended};
 use super::ports::{self, KeptPort};
@@ -43,6 +44,8 @@ pub(crate) struct Queue {
     pub(crate) stamped: Vec<SocketId>,
     /// Sockets at which something waits.
     pub(crate) stalls: Stalls,
+    /// Connections that the broker has begun to move.
+    pub(crate) begun: Vec<Begun>,
     /// Closed listeners whose claims their connections still need.
     pub(crate) ended: Vec<Ended>,
 }

@@ -24,8 +24,8 @@ use transit::{Established, SocketKind};
 
 use crate::address::{decode, encode};
 use crate::broker_side::{
-    Answers, Attachment, ClaimId, HomePorts, Incident, MadeBecause, NotMoved, Peer, Purpose, RequestId,
-    Routed, Status, Way,
+    Answers, Attachment, ClaimId, Enqueued, HomePorts, Incident, MadeBecause, NotMoved, Peer, Purpose,
+    RequestId, Routed, Status, Way,
 };
 use crate::descriptors::fd_table::FdTable;
 use crate::errno::Errno;
@@ -48,6 +48,9 @@ struct Wire {
     asked: u64,
     others: Arc<Others>,
 }
+
+/// What came of connections that a broker had begun to move.
+type CameOfBegun = Result<Vec<Result<(), NotMoved>>, NotMoved>;
 
 /// Other processes.
 #[derive(Default)]
@@ -79,6 +82,11 @@ struct Others {
     asked_parent_at_once: AtomicU32,
     /// The broker does not answer.
     stands_still: AtomicBool,
+    /// It stops in the middle of what it is offered, and these are the requests, and how many connections each has.
+    stops_in_the_middle: AtomicBool,
+    begun: Mutex<Vec<(RequestId, usize)>>,
+    /// It has gone on: what came of them.
+    came_of_begun: Mutex<Option<CameOfBegun>>,
     /// Nor has it ever.
     is_silent: AtomicBool,
     /// Connections that it was offered meanwhile.
@@ -203,9 +211,14 @@ impl Attachment for Wire {
         connections: &[&Established],
         _: BorrowedFd<'_>,
         offered_for: Option<Duration>,
-    ) -> Vec<Result<(), NotMoved>> {
+    ) -> Vec<Enqueued> {
         if offered_for.is_some() && self.others.stands_still.load(Ordering::Relaxed) {
-            return vec![Err(NotMoved::NotYet); connections.len()];
+            return vec![Enqueued::Done(Err(NotMoved::NotYet)); connections.len()];
+        }
+        if offered_for.is_some() && self.others.stops_in_the_middle.load(Ordering::Relaxed) {
+            self.asked += 1;
+            self.others.begun.lock().unwrap().push((RequestId(self.asked), connections.len()));
+            return vec![Enqueued::Begun(RequestId(self.asked)); connections.len()];
         }
         assert!(connections.iter().all(|it| it.unacked.is_empty() && it.unsent.is_empty()));
         let enqueued = match &mut *self.others.accept_queue.lock().unwrap() {
@@ -216,7 +229,7 @@ impl Attachment for Wire {
             Some(Err(why)) => Err(*why),
             None => Err(NotMoved::Refused),
         };
-        vec![enqueued; connections.len()]
+        vec![Enqueued::Done(enqueued); connections.len()]
     }
 
     fn deliver_late(&mut self, _: &LateSegment) {
@@ -288,6 +301,10 @@ impl Attachment for Wire {
     fn poll(&mut self) -> Option<Incident> {
         if self.others.spread_changes.swap(false, Ordering::Relaxed) {
             return Some(Incident::SpreadChanged(LinkId(0)));
+        }
+        if let Some(outcome) = self.others.came_of_begun.lock().unwrap().take() {
+            let (request, _) = self.others.begun.lock().unwrap().remove(0);
+            return Some(Incident::Enqueued(request, outcome));
         }
         let is_way = matches!(self.incidents.front(), Some(Incident::Routed(..)));
         if is_way && self.others.looking.load(Ordering::Relaxed) {

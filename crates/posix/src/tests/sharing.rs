@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use ::clock::Duration;
 use libc::{EPOLL_CTL_ADD, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT};
 
-use super::{EAGAIN, LEFT, PATIENCE, Pair, RIGHT, done, until, until_readable};
+use super::{CameOfBegun, EAGAIN, LEFT, PATIENCE, Pair, RIGHT, done, until, until_readable};
 use crate::address::{encode, local_of};
 use crate::broker_side::{NotMoved, RequestId};
 use crate::errno::Errno;
@@ -96,6 +96,75 @@ fn what_others_are_to_have_waits_where_it_does_while_the_broker_stands_still() {
         pair.settle();
     }
     assert_eq!(*pair.others.accept_queue.lock().unwrap(), Some(Ok(1)), "it was tried again");
+}
+
+/// A process whose broker has stopped in the middle of moving a connection that waited; the peer's end of it, and where it listens.
+fn begin_and_stop() -> (Pair, RawFd, RawFd, SocketAddr) {
+    let pair = Pair::new();
+    pair.hold();
+    pair.others.share.store(true, Ordering::Relaxed);
+    *pair.others.accept_queue.lock().unwrap() = Some(Ok(0));
+    pair.others.stops_in_the_middle.store(true, Ordering::Relaxed);
+    let (listener, address) = pair.listen();
+    let right = knock_at(&pair, address);
+    pair.pass(LONG);
+    pair.settle();
+    assert_eq!(pair.others.begun.lock().unwrap().len(), 1);
+    (pair, listener, right, address)
+}
+
+/// The broker goes on.
+fn go_on(pair: &Pair, outcome: CameOfBegun) {
+    pair.others.stops_in_the_middle.store(false, Ordering::Relaxed);
+    *pair.others.came_of_begun.lock().unwrap() = Some(outcome);
+    pair.left.lock().hear(pair.left.now());
+    pair.settle();
+}
+
+#[test]
+fn a_broker_that_stops_in_the_middle_of_moving_what_waits_holds_nobody_up() {
+    let (pair, listener, right, address) = begin_and_stop();
+    assert_eq!(pair.left.accept4(listener, libc::SOCK_NONBLOCK), Err(EAGAIN), "it is the broker's");
+    let other = knock_at(&pair, address);
+    let accepted = pair.left.accept4(listener, libc::SOCK_NONBLOCK).unwrap();
+    pair.right.send_all(other, b"request").unwrap();
+    pair.settle();
+    assert_eq!(pair.left.recv(accepted, &mut [0; 8], 0), Ok(7), "others are served meanwhile");
+
+    knock_at(&pair, address);
+    pair.pass(LONG);
+    pair.settle();
+    assert_eq!(pair.others.begun.lock().unwrap().len(), 1, "it is asked for nothing else");
+    // Its peer sends, also when the stack has forgotten that it had the connection.
+    for _ in 0..5 {
+        pair.right.send_all(right, b"request").unwrap();
+        pair.pass(Duration::from_secs(1));
+        pair.settle();
+    }
+    assert_eq!(pair.right.recv(right, &mut [0; 8], 0), Err(EAGAIN), "nobody has reset it");
+
+    go_on(&pair, Ok(vec![Ok(())]));
+    assert_eq!(left(&pair), 0, "the kernel has it");
+    for _ in 0..8 {
+        pair.pass(LONG);
+        pair.settle();
+    }
+    assert_eq!(*pair.others.accept_queue.lock().unwrap(), Some(Ok(1)), "the next one was offered");
+}
+
+#[test]
+fn what_the_kernel_refuses_late_is_accepted_all_the_same() {
+    let (pair, ..) = begin_and_stop();
+    go_on(&pair, Ok(vec![Err(NotMoved::Refused)]));
+    assert_eq!((left(&pair), pair.others.far_ends.lock().unwrap().len()), (1, 1), "another process has it");
+}
+
+#[test]
+fn what_nobody_knows_of_is_reset() {
+    let (pair, _, right, _) = begin_and_stop();
+    go_on(&pair, Err(NotMoved::Lost));
+    assert_eq!(left(&pair), 0);
+    assert_eq!(pair.right.recv(right, &mut [0; 8], 0), Err(Errno(libc::ECONNRESET)));
 }
 
 #[test]

@@ -50,6 +50,7 @@ impl State {
             Incident::Lost(link) => self.on_lost(link),
             Incident::Routed(request, routed) => self.on_routed(request, routed, now),
             Incident::ParentAnswers(request, socket) => self.on_parent_answers(request, socket),
+            Incident::Enqueued(request, enqueued) => self.on_enqueued(request, enqueued),
             Incident::Adopt { claim, socket } => self.on_adopt(claim, socket, now),
             Incident::Handshake(handshake) => self.on_handshake(&handshake, now),
             Incident::Strayed { token, local, remote, octets } => {
@@ -164,6 +165,7 @@ impl State {
         }
         self.queue.awaited_routes.clear();
         self.asked_by_children.clear();
+        self.queue.begun.clear();
         self.queue.ended.clear();
         self.queue.kept_ports.clear();
         self.queue.stalls = Stalls::default();

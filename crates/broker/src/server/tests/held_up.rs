@@ -419,10 +419,25 @@ fn an_offered_connection_that_goes_on_by_now_is_not_moved() {
     });
 }
 
+/// How long something is offered below.
+const SHORT: Duration = Duration::from_millis(200);
+
+/// The broker stops when helpers have begun with what `ask` asks for, for longer than [`SHORT`].
+fn stops_in_the_middle<T: Send>(broker: &mut Broker, ask: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(ask);
+        while !broker.under_way.is_busy() && !asking.is_finished() {
+            broker.turn(clock::Instant::from_nanos(1));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(2 * SHORT);
+        while_it_serves(broker, || asking.join().unwrap())
+    })
+}
+
 /// Its packets may go to the kernel by then: who goes on with it would hear no more of the peer.
 #[test]
 fn an_offered_connection_that_is_being_moved_is_waited_for_though_the_broker_stands_still() {
-    const SHORT: Duration = Duration::from_millis(200);
     if !lab::require_root_and_xdp() {
         return;
     }
@@ -433,16 +448,9 @@ fn an_offered_connection_that_is_being_moved_is_waited_for_though_the_broker_sta
         // Of a helper that is slow the connection is withdrawn: then it is tried again.
         let is_moved = (4000..4020).any(|port| {
             let connection = connection_from(&listener, port, 8);
-            let moved = std::thread::scope(|scope| {
-                let moving =
-                    scope.spawn(|| client.move_connection(&connection, SocketKind::default(), Some(SHORT)));
-                while !broker.under_way.is_busy() && !moving.is_finished() {
-                    broker.turn(clock::Instant::from_nanos(1));
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                std::thread::sleep(2 * SHORT);
-                while_it_serves(&mut broker, || moving.join().unwrap())
-            });
+            let kind = SocketKind::default();
+            let moved =
+                stops_in_the_middle(&mut broker, || client.move_connection(&connection, kind, Some(SHORT)));
             match moved {
                 Ok(_socket) => kernel_has(&listener, port),
                 moved => {
@@ -453,5 +461,42 @@ fn an_offered_connection_that_is_being_moved_is_waited_for_though_the_broker_sta
             }
         });
         assert!(is_moved, "each time the client gave up");
+    });
+}
+
+#[test]
+fn the_answer_about_connections_that_wait_comes_later_if_the_broker_has_stopped_in_the_middle() {
+    if !lab::require_root_and_xdp() {
+        return;
+    }
+    let _turn = LABORATORY.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let lab = lab::Lab::new().unwrap();
+    lab.inside(lab::Side::Server, || {
+        let (mut broker, listener, mut client) = with_claimed_listener();
+        let connection = connection_from(&listener, 4000, 0);
+        // Of a helper that is slow they are withdrawn, as above.
+        let begun = (0..20).find_map(|_| {
+            let offered = stops_in_the_middle(&mut broker, || {
+                client.enqueue(&[&connection], listener.as_fd(), Some(SHORT))
+            });
+            match offered {
+                Ok(Enqueued::Begun(ticket)) => Some(ticket),
+                offered => {
+                    assert_eq!(refusal(offered), Refusal::TooLate);
+                    None
+                }
+            }
+        });
+        let ticket = begun.expect("helpers had begun at some time");
+        let answer = while_it_serves(&mut broker, || {
+            loop {
+                match client.poll_enqueued(&ticket).unwrap() {
+                    Some(answer) => break answer,
+                    None => std::thread::sleep(Duration::from_millis(1)),
+                }
+            }
+        });
+        assert!(matches!(&answer[..], [(0, Refusal::NoAcceptQueues(_))]), "{answer:?}");
+        assert!(matches!(client.poll_enqueued(&ticket), Err(ClientError::OutOfPlace)), "it is told once");
     });
 }

@@ -35,7 +35,7 @@ use super::family::Family;
 use super::handle::{self, Handle};
 use super::made_up::{GENERIC, Log, Maps, OF_THE_KERNEL, all, setup, setup_shared, setup_with};
 use super::turns::Setup;
-use crate::client::{Client, ClientError, Event};
+use crate::client::{Client, ClientError, Enqueued, Event};
 use crate::protocol::{
     Handshake, News, Profile, ProgramReport, Purpose, Refusal, Request, SYN_MAX, ToBroker, Transport,
     VERSION, Welcome, encode,

@@ -79,7 +79,8 @@ fn where_there_is_no_way_to_accept_queues_a_client_is_told() {
         let mut connection = crate::moving::tests::connection(b"received", b"", b"");
         connection.local = listener.local_addr().unwrap();
         connection.remote = SocketAddr::new(lab::CLIENT_V4.parse().unwrap(), 4000);
-        let refused = client.enqueue(&[&connection], listener.as_fd(), None).unwrap();
+        let told = client.enqueue(&[&connection], listener.as_fd(), None).unwrap();
+        let Enqueued::Answered(refused) = told else { panic!("{told:?}") };
         assert!(matches!(&refused[..], [(0, Refusal::NoAcceptQueues(_))]), "{refused:?}");
         handle.stop();
     });
