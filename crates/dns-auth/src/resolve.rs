@@ -389,9 +389,9 @@ impl<'a> Walk<'_, '_, 'a> {
         }
         let owner = Owner::Name(zone.origin().as_bytes());
         self.resolution.rcode = rcode; // Even if the SOA has no room.
-        let ttl = zone.negative_ttl();
-        self.resolution.counts.authority += self.writer.rrset(owner, zone.soa(), ttl, 0)?;
-        if let Some(signatures) = self.signatures(zone.apex(), zone.soa()) {
+        let (soa, ttl) = zone.soa_of_denials();
+        self.resolution.counts.authority += self.writer.rrset(owner, soa, ttl, 0)?;
+        if let Some(signatures) = self.signatures(zone.apex(), soa) {
             self.resolution.counts.authority += self.writer.rrset(owner, signatures, ttl, 0)?;
         }
         self.write_proof()?;

@@ -126,7 +126,13 @@ impl Zone {
 
     /// TTL of negative answers: the lesser of the SOA's TTL and its MINIMUM (RFC 2308, 5).
     pub fn negative_ttl(&self) -> u32 {
-        self.soa().ttl().min(soa_field(self.soa(), 4))
+        self.soa_of_denials().1
+    }
+
+    /// The SOA, and [`Zone::negative_ttl`].
+    pub fn soa_of_denials(&self) -> (Rrset<'_>, u32) {
+        let soa = self.soa();
+        (soa, soa.ttl().min(soa_field(soa, 4)))
     }
 
     /// What keys the hashes of this version's names.
