@@ -135,6 +135,17 @@ fn checks_that_cannot_be_carried_out_are_counted_apart_and_change_nothing() {
     assert!(explained.contains("cannot be checked: network is unreachable"), "{explained}");
 }
 
+#[test]
+fn a_name_that_a_wildcard_answers_for_has_the_pool_of_the_wildcard() {
+    let config = "[[zone]]\nfile = \"example.com.zone\"\n[[pool]]\nname = \"web\"\nnames = [\"*.cdn.example.com\"]\nanswers = 1\n";
+    let zone = "@ 60 SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n*.cdn A 192.0.2.2\n*.cdn A 192.0.2.3\n";
+    let (server, _) = start(&[("example.com.zone", zone), ("dns.toml", config)]);
+    let control = server.directory.path().join("control.sock").display().to_string();
+    let words = ["dns", "explain", "a.cdn.example.com", "--from", "192.0.2.9", "--control", &control];
+    let explained = String::from_utf8(command(&words).stdout).unwrap();
+    assert!(explained.contains("pool     web: 1 of its addresses in an answer"), "{explained}");
+}
+
 /// Answers each request with the status that is in `status`.
 fn serve_http(listener: TcpListener, status: Arc<AtomicU16>) {
     std::thread::spawn(move || {

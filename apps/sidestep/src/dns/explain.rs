@@ -212,8 +212,9 @@ impl Report<'_> {
             true => self.say("zone", format!("{origin}: no line has records there")),
             false => self.say("zone", format!("{origin}: there are records of {}", having.join(", "))),
         }
-        self.records(catalog.lines(), (served, data), (name, qtype), found.line);
-        self.pool(served, data, &NameBuf::from(name));
+        let node = served.tree().ok().and_then(|zone| node_for(zone, name));
+        self.records(catalog.lines(), (served, data), (name, qtype), (node, found.line));
+        self.pool(served, data, &owner(node, name));
     }
 
     /// Which addresses of the name are given how often.
@@ -258,13 +259,9 @@ impl Report<'_> {
         lines: Option<&Arc<Lines>>,
         (served, data): (&ServedZone, &LineData),
         (name, qtype): (Name<'_>, Rtype),
-        line: Option<LineId>,
+        (node, line): (Option<Node<'_>>, Option<LineId>),
     ) {
-        let zone = served.tree().ok();
-        let plain = zone.and_then(|zone| zone.find(name.as_bytes()).or_else(|| wildcard_for(zone, name)));
-        let name = plain
-            .and_then(|node| Name::from_wire(node.name()).ok())
-            .map_or(NameBuf::from(name), NameBuf::from);
+        let name = owner(node, name);
         let fits = |set: &OverlaySet| served.tree().is_ok_and(|zone| set.fits(zone, data.signer().is_some()));
         let has = |line: &str| {
             let own = data.lines().iter().find(|own| *own.line == *line)?;
@@ -284,7 +281,7 @@ impl Report<'_> {
                 None => self.say("", format!("line {}{by} has none of this name and type", line.name)),
             }
         }
-        let varies = plain.is_some_and(|node| node.is_varied());
+        let varies = node.is_some_and(|node| node.is_varied());
         let note = if varies { "" } else { ": no line has any at this name" };
         self.say("records", format!("of the zone's own file{note}"));
     }
@@ -360,6 +357,13 @@ fn query(name: Name<'_>, qtype: Rtype, ecs: Option<Prefix>) -> Vec<u8> {
 }
 
 /// The wildcard that answers for a name of which there are no records.
-fn wildcard_for<'z>(zone: &'z Zone, name: Name<'_>) -> Option<Node<'z>> {
-    zone.closest_encloser(name.as_bytes(), &LabelStarts::of(name)).wildcard()
+/// What answers for a name: its own node, or a wildcard.
+fn node_for<'z>(zone: &'z Zone, name: Name<'_>) -> Option<Node<'z>> {
+    let wildcard = || zone.closest_encloser(name.as_bytes(), &LabelStarts::of(name)).wildcard();
+    zone.find(name.as_bytes()).or_else(wildcard)
+}
+
+/// The name that the records have in the zone.
+fn owner(node: Option<Node<'_>>, name: Name<'_>) -> NameBuf {
+    node.and_then(|node| Name::from_wire(node.name()).ok()).map_or(NameBuf::from(name), NameBuf::from)
 }
