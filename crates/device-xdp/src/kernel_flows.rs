@@ -142,10 +142,10 @@ impl KernelFlows {
         absent_is_fine(table.remove(&flow.key())).map_err(map_error(MAP))
     }
 
-    pub(crate) fn contains(&self, flow: Flow, table: u16) -> Result<bool, XdpError> {
-        let Some(table) = self.made.get(&table) else { return Ok(false) };
+    pub(crate) fn contains(&self, flow: Flow, marks: Marks) -> Result<bool, XdpError> {
+        let Some(table) = self.made.get(&marks.table) else { return Ok(false) };
         match table.get(&flow.key(), 0) {
-            Ok(note) => Ok(note & AWAITED == 0),
+            Ok(note) => Ok(note == marks.epoch),
             Err(MapError::KeyNotFound) => Ok(false),
             Err(error) => Err(map_error(MAP)(error)),
         }

@@ -227,9 +227,9 @@ impl SteeringProgram {
         self.kernel_flows.remove(flow, table)
     }
 
-    /// Whether a flow is noted as the kernel's in this table, by [`SteeringProgram::add_kernel_flow`] or as it began.
-    pub fn is_kernel_flow(&self, flow: Flow, table: u16) -> Result<bool, XdpError> {
-        self.kernel_flows.contains(flow, table)
+    /// Whether a flow is noted as the kernel's, while claims have these marks, by [`SteeringProgram::add_kernel_flow`] or as it began.
+    pub fn is_kernel_flow(&self, flow: Flow, marks: Marks) -> Result<bool, XdpError> {
+        self.kernel_flows.contains(flow, marks)
     }
 
     /// Whether a segment of this connection, which is not the kernel's, came by a queue on which its claim does not hold, since this was asked

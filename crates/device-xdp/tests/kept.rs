@@ -100,7 +100,7 @@ fn who_takes_a_kept_program_over_has_its_claims_flows_sockets_and_owners() {
     assert_eq!(program.mode(), mode);
     assert_eq!(program.claims().iter().collect::<Vec<_>>(), [(&claim(), &terms())]);
     assert_eq!(program.owners().unwrap(), [(0, OWNER)]);
-    assert!(program.is_kernel_flow(flow, MARKS.table).unwrap());
+    assert!(program.is_kernel_flow(flow, MARKS).unwrap());
     await_outcome(&lab, &program, 4000, "redirected");
     await_outcome(&lab, &program, 4001, "passed_kernel_flow");
     program.remove_claim(claim()).unwrap();

@@ -102,7 +102,7 @@ impl Setting {
     /// Whether the client's flow of TCP from port `source` is noted as the kernel's.
     fn is_noted(&self, source: u16) -> bool {
         let [local, remote] = flow(source);
-        self.program.is_kernel_flow(flow_of(Transport::Tcp, [local, remote]), 0).unwrap()
+        self.program.is_kernel_flow(flow_of(Transport::Tcp, [local, remote]), MARKS).unwrap()
     }
 }
 
@@ -346,16 +346,16 @@ fn a_table_that_is_full_forgets_its_own_flows_only() {
     setting.program.add_kernel_flow(ours, MARKS).unwrap();
     let other = |source: u16| flow_of(Transport::Tcp, flow(source));
     (5000..15_000).for_each(|source| setting.program.add_kernel_flow(other(source), OTHERS).unwrap());
-    assert!(setting.program.is_kernel_flow(ours, 0).unwrap());
+    assert!(setting.program.is_kernel_flow(ours, MARKS).unwrap());
     assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, ACK, 10))), "passed_kernel_flow");
-    let known = |source: &u16| setting.program.is_kernel_flow(other(*source), OTHERS.table).unwrap();
+    let known = |source: &u16| setting.program.is_kernel_flow(other(*source), OTHERS).unwrap();
     assert!((5000..15_000).filter(known).count() <= 1000);
 
     // What begins is noted in the table of its claim.
     setting.set_terms(ClaimTerms { kernel_new: true, marks: OTHERS, ..KERNEL_SOME });
     assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4002, PORT, SYN, 0))), "passed_kernel_flow");
     assert_eq!(
-        [0, 15].map(|table| setting.program.is_kernel_flow(other(4002), table).unwrap()),
+        [MARKS, OTHERS].map(|marks| setting.program.is_kernel_flow(other(4002), marks).unwrap()),
         [false, true]
     );
     assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, ACK, 10))), "redirected");

@@ -107,6 +107,16 @@ impl Client {
         Ok(Ticket(id))
     }
 
+    /// The same for what can be begun later just as well: it waits for no room, and is [`ClientError::TimedOut`] if there is none.
+    pub(super) fn begin_at_once(&mut self, request: Request) -> Result<Ticket, ClientError> {
+        let octets = self.number(&request)?;
+        if !self.try_send(&octets, &[])? {
+            return Err(ClientError::TimedOut);
+        }
+        self.open.insert(self.last_id, None);
+        Ok(Ticket(self.last_id))
+    }
+
     pub(super) fn poll_answer(&mut self, ticket: &Ticket) -> Result<Option<Arrived<Answer>>, ClientError> {
         while self.open.get(&ticket.0).is_some_and(Option::is_none) {
             if !self.receive()? {

@@ -486,7 +486,7 @@ impl Client {
         local: SocketAddr,
         remote: SocketAddr,
     ) -> Result<Ticket, ClientError> {
-        self.begin(Request::MoveFor { keys: keys.to_vec(), local, remote })
+        self.begin_at_once(Request::MoveFor { keys: keys.to_vec(), local, remote })
     }
 
     /// The kernel's socket, if it is there by now; as [`Client::poll_route`].
@@ -567,7 +567,7 @@ impl Client {
         octets: &[u8],
     ) -> Result<Ticket, ClientError> {
         let octets = as_one_packet(octets)?;
-        self.begin(Request::Stray { local, remote, octets })
+        self.begin_at_once(Request::Stray { local, remote, octets })
     }
 
     /// What became of it, if that is known by now; as [`Client::poll_route`].

@@ -83,6 +83,8 @@ pub(crate) trait DataPath: Send {
         remote: SocketAddr,
         marks: Marks,
     ) -> Result<(), XdpError>;
+    /// Whether a TCP connection is noted as the kernel's, while claims have these marks.
+    fn is_kernel_flow(&self, local: SocketAddr, remote: SocketAddr, marks: Marks) -> Result<bool, XdpError>;
     /// Has the packets of a TCP connection be nobody's until somebody serves their queue, while claims have these marks; false if it is
     /// the kernel's.
     fn add_awaited_flow(
@@ -475,6 +477,10 @@ impl DataPath for XdpPath {
         self.program.add_kernel_flow(flow(local, remote), marks)
     }
 
+    fn is_kernel_flow(&self, local: SocketAddr, remote: SocketAddr, marks: Marks) -> Result<bool, XdpError> {
+        self.program.is_kernel_flow(flow(local, remote), marks)
+    }
+
     fn add_awaited_flow(
         &mut self,
         local: SocketAddr,
@@ -643,7 +649,9 @@ mod tests {
             for number in 0..FLOWS {
                 program.add_kernel_flow(flow(local, remote(number)), Marks::default()).unwrap();
             }
-            let is_known = |number: &u32| program.is_kernel_flow(flow(local, remote(*number)), 0).unwrap();
+            let is_known = |number: &u32| {
+                program.is_kernel_flow(flow(local, remote(*number)), Marks::default()).unwrap()
+            };
             assert_eq!((0..FLOWS).filter(is_known).count(), FLOWS as usize);
         });
     }

@@ -53,6 +53,8 @@ struct Nic {
     spread: Option<DeviceSpread>,
     /// Connections whose answers came by another queue than their claim's.
     misdirected: BTreeSet<(SocketAddr, SocketAddr)>,
+    /// Connections that the kernel has.
+    kernel_flows: BTreeSet<(SocketAddr, SocketAddr)>,
 }
 
 /// Claims, owners of queues, and queues whose owners have ended.
@@ -77,6 +79,12 @@ impl Maps {
     #[cfg(test)]
     pub(super) fn misdirect(&self, local: SocketAddr, remote: SocketAddr) {
         self.nic().misdirected.insert((local, remote));
+    }
+
+    /// The kernel has a connection.
+    #[cfg(test)]
+    pub(super) fn note_kernel_flow(&self, local: SocketAddr, remote: SocketAddr) {
+        self.nic().kernel_flows.insert((local, remote));
     }
 
     /// Claims a port for a queue.
@@ -305,11 +313,16 @@ impl DataPath for MadeUp {
 
     fn add_kernel_flow(
         &mut self,
-        _local: SocketAddr,
-        _remote: SocketAddr,
+        local: SocketAddr,
+        remote: SocketAddr,
         _marks: Marks,
     ) -> Result<(), XdpError> {
+        self.maps.nic().kernel_flows.insert((local, remote));
         Ok(())
+    }
+
+    fn is_kernel_flow(&self, local: SocketAddr, remote: SocketAddr, _marks: Marks) -> Result<bool, XdpError> {
+        Ok(self.maps.nic().kernel_flows.contains(&(local, remote)))
     }
 
     fn add_awaited_flow(

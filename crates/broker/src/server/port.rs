@@ -243,6 +243,12 @@ impl Port {
         !matches!(outcome, Some(Err(_)))
     }
 
+    /// Whether a TCP connection is noted as the kernel's.
+    pub(super) fn is_kernel_flow(&self, local: SocketAddr, remote: SocketAddr, marks: Marks) -> bool {
+        let open = self.open.as_ref();
+        open.is_some_and(|open| open.path.is_kernel_flow(local, remote, marks).unwrap_or(false))
+    }
+
     /// Makes the packets of a TCP connection wait for its next owner; false if the kernel has it.
     pub(super) fn add_awaited_flow(&mut self, local: SocketAddr, remote: SocketAddr, marks: Marks) -> bool {
         match self.open.as_mut().map(|open| open.path.add_awaited_flow(local, remote, marks)) {

@@ -28,6 +28,11 @@ impl Broker {
         if self.handshakes.was_told(client, (local, remote), now) {
             return done(Ok(())); // It learns of it by a message that it has not read yet, and the peer goes on when nothing answers.
         }
+        let marks = self.registry.marks(local.port());
+        if self.ports.iter().any(|port| port.is_kernel_flow(local, remote, marks)) {
+            // It came before the connection moved, to a process that has not run since. Its sender tries again.
+            return done(Ok(()));
+        }
         let asked = self.registry.siblings(client, local);
         let others_are_away = self.registry.has_clients_away(local);
         if asked.is_empty() && !others_are_away {

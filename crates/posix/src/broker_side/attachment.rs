@@ -228,6 +228,17 @@ pub(crate) enum Enqueued {
     Begun(RequestId),
 }
 
+/// What became of the question for a connection that a process has inherited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inherits {
+    /// It was asked: [`Incident::ParentAnswers`].
+    Asked(RequestId),
+    /// The broker has no room for it now.
+    NotYet,
+    /// There is nobody to ask.
+    Nobodys,
+}
+
 /// A privileged process, or a stand-in for it.
 pub(crate) trait Attachment: Send {
     /// Becomes readable when there is an incident.
@@ -328,8 +339,8 @@ pub(crate) trait Attachment: Send {
     /// A connection that was asked for by [`Incident::ChildAsks`] is not ours.
     fn refuse_child(&mut self, token: u64);
 
-    /// Asks for a connection that this process has inherited: [`Incident::ParentAnswers`].
-    fn begin_inherit(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<RequestId>;
+    /// Asks for a connection that this process has inherited.
+    fn begin_inherit(&mut self, local: SocketAddr, remote: SocketAddr) -> Inherits;
 
     /// Our connections are in this book from now on, for who tells their peers if this process is killed.
     fn keep_book(&mut self, _book: BorrowedFd<'_>) {}
@@ -342,6 +353,9 @@ pub(crate) trait Attachment: Send {
 
     /// Has the kernel deliver a datagram that came to `shadow`.
     fn deliver(&mut self, shadow: BorrowedFd<'_>, local: SocketAddr, remote: SocketAddr, octets: &[u8]);
+
+    /// Waits until the broker has done what it was told, such as to deliver; not for one that is behind.
+    fn settle(&mut self) {}
 
     /// Hands a connection of the kernel to some process that has its listener.
     fn move_to_sibling(&mut self, socket: OwnedFd);

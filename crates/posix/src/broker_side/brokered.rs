@@ -17,7 +17,7 @@ use wire::{MacAddress, VlanTag};
 
 use crate::address::source_for;
 use crate::broker_side::attachment::{
-    Answers, Attachment, ClaimId, Enqueued, HomePorts, Incident, NotMoved, Observer, Peer, Purpose,
+    Answers, Attachment, ClaimId, Enqueued, HomePorts, Incident, Inherits, NotMoved, Observer, Peer, Purpose,
     RequestId, Routed, SocketStatus, Status, Way,
 };
 use crate::broker_side::left_to_kernel::MadeBecause;
@@ -474,8 +474,13 @@ impl Attachment for Brokered {
             return Ok(()); // Other processes cannot be asked. Its sender tries again, and a broker may be there by then.
         }
         let octets = if stray.octets.len() <= PASSED_MAX { &*stray.octets } else { &[] };
-        match self.ask(|client| client.begin_stray(stray.local, stray.remote, octets)) {
-            Ok(ticket) => self.strays.asked.push(Sought { stray, ticket, at: now }),
+        let begun = self.ask(|client| match client.begin_stray(stray.local, stray.remote, octets) {
+            Err(ClientError::TimedOut) => Ok(None), // The broker may have been stopped. As above.
+            begun => begun.map(Some),
+        });
+        match begun {
+            Ok(Some(ticket)) => self.strays.asked.push(Sought { stray, ticket, at: now }),
+            Ok(None) => {}
             Err(_) => return Err(stray),
         }
         Ok(())
@@ -493,12 +498,21 @@ impl Attachment for Brokered {
         let _ = self.ask(|client| client.refuse_child(token));
     }
 
-    fn begin_inherit(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<RequestId> {
+    fn begin_inherit(&mut self, local: SocketAddr, remote: SocketAddr) -> Inherits {
         let keys = self.inherited_keys.clone();
-        let ticket = self.ask(|client| client.begin_move_for(&keys, local, remote)).ok()?;
-        let request = self.next_request();
-        self.inherits.push((request, ticket));
-        Some(request)
+        let begun = self.ask(|client| match client.begin_move_for(&keys, local, remote) {
+            Err(ClientError::TimedOut) if !client.is_left_alone() => Ok(None),
+            begun => begun.map(Some),
+        });
+        match begun {
+            Ok(Some(ticket)) => {
+                let request = self.next_request();
+                self.inherits.push((request, ticket));
+                Inherits::Asked(request)
+            }
+            Ok(None) => Inherits::NotYet,
+            Err(_) => Inherits::Nobodys,
+        }
     }
 
     fn keep_book(&mut self, book: BorrowedFd<'_>) {
@@ -517,6 +531,11 @@ impl Attachment for Brokered {
     fn deliver(&mut self, shadow: BorrowedFd<'_>, local: SocketAddr, remote: SocketAddr, octets: &[u8]) {
         // What cannot be delivered is lost, as datagrams may be.
         let _ = self.ask(|client| client.deliver(shadow, local, remote, octets));
+    }
+
+    fn settle(&mut self) {
+        let settle = |client: &mut Client| if client.is_behind()? { Ok(()) } else { client.settle() };
+        let _ = self.ask(settle); // What it refused is nobody's.
     }
 
     fn move_to_sibling(&mut self, socket: OwnedFd) {

@@ -160,6 +160,9 @@ impl State {
         udp.peer = None;
         socket.unclaimable = None; // It may get another address.
         self.move_datagrams(id, now);
+        if let Some(attachment) = self.attachment() {
+            attachment.settle();
+        }
     }
 
     /// Begins to look for the way to a peer; false if the kernel is to connect.

@@ -6,15 +6,17 @@ use crate::descriptors::fd_table::Entry;
 use crate::errno::{Errno, fail};
 use crate::process::Process;
 use crate::request::Verdict;
-use crate::socket::flags::{F_GETSIG, F_SETSIG};
 use crate::socket::{Happening, Place, Role, Socket};
 
 /// `SIOCATMARK`.
 const AT_MARK: u64 = 0x8905;
 /// `F_SETOWN_EX`: signals for one thread.
 const F_SETOWN_EX: i32 = 15;
-/// Why connections with such an owner are the kernel's.
+const F_SETSIG: i32 = 10;
+const F_GETSIG: i32 = 11;
+/// Why sockets with such owners and signals are the kernel's: nobody else can send these.
 const OWNED_BY_THREAD: &str = "one thread gets signals of it (F_SETOWN_EX)";
+const SIGNALS_TELL_WHY: &str = "signals of it say what they are about (F_SETSIG)";
 /// `SIOCOUTQNSD`.
 const OUT_QUEUE_NOT_SENT: u64 = 0x894b;
 
@@ -31,8 +33,13 @@ impl Process {
         }
         let mut state = self.lock();
         let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
-        if command == F_SETOWN_EX {
-            let moved = self.on_happening(state, id, Happening::KernelOnly(OWNED_BY_THREAD));
+        let only_by_kernel = match command {
+            F_SETOWN_EX => Some(OWNED_BY_THREAD),
+            F_SETSIG if is_signal(argument) => Some(SIGNALS_TELL_WHY),
+            _ => None,
+        };
+        if let Some(why) = only_by_kernel {
+            let moved = self.on_happening(state, id, Happening::KernelOnly(why));
             return moved.map_or_else(|errno| Verdict::Done(Err(errno)), |()| Verdict::Kernel);
         }
         let Some(socket) = state.sockets.get_mut(id) else { return Verdict::Kernel };
@@ -59,11 +66,13 @@ impl Process {
                 socket.may_survive_exec = survives || socket.may_survive_exec && !is_only_one;
                 Verdict::Kernel
             }
-            libc::F_SETOWN | F_SETSIG => {
-                let set = socket.set_owner(command, argument);
+            libc::F_SETOWN => {
+                let set = socket.set_owner(argument);
                 if socket.is_placeholder { Verdict::Done(set) } else { Verdict::Kernel }
             }
-            libc::F_GETOWN | F_GETSIG if socket.is_placeholder => Verdict::Done(Ok(socket.owner(command))),
+            F_SETSIG if socket.is_placeholder && argument != 0 => Verdict::Done(fail(libc::EINVAL)),
+            F_SETSIG | F_GETSIG if socket.is_placeholder => Verdict::Done(Ok(0)),
+            libc::F_GETOWN if socket.is_placeholder => Verdict::Done(Ok(socket.owner())),
             _ => Verdict::Kernel,
         }
     }
@@ -126,6 +135,11 @@ impl Process {
     }
 }
 
+/// Whether it is the number of a signal (signal(7)).
+fn is_signal(argument: i64) -> bool {
+    (1..=64).contains(&argument)
+}
+
 /// Requests about the owner of signals; the kernel's socket, if there is one, gets them, too.
 fn own_request(socket: &mut Socket, request: u64, argument: &mut i32) -> Option<Result<i32, Errno>> {
     const SET_OWNER: [u64; 2] = [0x8901, 0x8902];
@@ -134,9 +148,9 @@ fn own_request(socket: &mut Socket, request: u64, argument: &mut i32) -> Option<
         let others = socket.status() & !libc::O_ASYNC;
         socket.keep_status(if *argument != 0 { others | libc::O_ASYNC } else { others });
     } else if SET_OWNER.contains(&request) {
-        return Some(socket.set_owner(libc::F_SETOWN, (*argument).into()));
+        return Some(socket.set_owner((*argument).into()));
     } else if GET_OWNER.contains(&request) {
-        *argument = socket.owner(libc::F_GETOWN);
+        *argument = socket.owner();
     } else {
         return None;
     }

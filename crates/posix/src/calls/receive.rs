@@ -126,7 +126,7 @@ impl Process {
         });
         match result {
             Ok(Ok(Some(kernel))) => {
-                let received = receive_rest(kernel, request, progress.done);
+                let received = receive_rest(kernel, request, progress.taken(request.flags));
                 self.lock().moved_in_calls.end_call(id, Waiter::is_own);
                 received
             }
@@ -179,6 +179,11 @@ struct Progress {
 impl Progress {
     fn result(&self) -> Received {
         Received { len: self.done, ..Received::default() }
+    }
+
+    /// What the connection does not have any more: who only looks begins anew.
+    fn taken(&self, flags: i32) -> usize {
+        if flags & libc::MSG_PEEK == 0 { self.done } else { 0 }
     }
 
     /// Takes what there is; `None` if the call is to wait for more.

@@ -89,7 +89,8 @@ impl State {
         for (id, detached) in detached {
             // It has only its port left, and a listener with SO_REUSEADDR may want that.
             let kind = SocketKind { is_ipv6: detached.connection.local.is_ipv6(), reuse_address: true };
-            self.move_detached(&detached, kind, &Settings::default()).into_iter().for_each(close);
+            let kernel = self.move_detached(&detached, &(kind, Settings::default()), Terms::Must);
+            kernel.ok().flatten().into_iter().for_each(close);
             gone.push(id);
         }
         self.release_kept_ports(|kept| gone.contains(&kept.connection));

@@ -39,6 +39,9 @@ impl State {
         octets: &[u8],
         now: Instant,
     ) {
+        if self.has_begun((local, remote)) {
+            return; // Nor is it nobody's.
+        }
         self.take_in(now); // What came before it.
         let is_ours = self.queue.stack().is_some_and(|stack| stack.on_stray(local, remote, octets, now));
         if !is_ours {

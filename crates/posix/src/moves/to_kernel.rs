@@ -12,6 +12,7 @@ use crate::broker_side::NotMoved;
 use crate::errno::{Errno, fail};
 use crate::ids::SocketId;
 use crate::process::{Closing, State};
+use crate::queue::AcceptedAs;
 use crate::socket::settings::Settings;
 use crate::socket::{Place, Role};
 
@@ -25,6 +26,9 @@ pub(crate) enum Terms {
     /// It goes on where it is.
     Offered,
 }
+
+/// A connection that waited to be accepted, and may stay, was not taken.
+pub(crate) struct WaitsAgain;
 
 /// A connection has not become the kernel's yet, and goes on.
 pub(crate) const NOT_YET: Errno = Errno(libc::EAGAIN);
@@ -126,18 +130,22 @@ impl State {
         }
     }
 
-    /// The kernel's socket of a connection that is off the stack. One that the kernel does not take is lost, and the peer told so.
+    /// The kernel's socket of a connection that is off the stack. One that the kernel does not take is lost, and the peer told so; unless it may stay,
+    /// and nobody has taken it yet.
     pub(crate) fn move_detached(
         &mut self,
         detached: &Detached,
-        kind: SocketKind,
-        settings: &Settings,
-    ) -> Option<OwnedFd> {
-        let moved = self.ask_kernel(detached, kind, Terms::Must, settings).ok();
-        if moved.is_none() {
-            self.reset_lost(detached);
+        (kind, settings): &AcceptedAs,
+        terms: Terms,
+    ) -> Result<Option<OwnedFd>, WaitsAgain> {
+        match self.ask_kernel(detached, *kind, terms, settings) {
+            Ok(kernel) => Ok(Some(kernel)),
+            Err(NotMoved::NotYet) => Err(WaitsAgain),
+            Err(_) => {
+                self.reset_lost(detached);
+                Ok(None)
+            }
         }
-        moved
     }
 
     /// The kernel's socket of a connection that is off the stack, with its options. What becomes of one that it does not take is left to

@@ -11,7 +11,7 @@ use crate::broker_side::{ClaimId, Enqueued, NotMoved, RequestId};
 use crate::descriptors::internal::{close, copy};
 use crate::ids::SocketId;
 use crate::kinship::Ends;
-use crate::moves::to_kernel::Terms;
+use crate::moves::to_kernel::{Terms, WaitsAgain};
 use crate::process::State;
 use crate::queue::{AcceptedAs, Begun};
 use crate::socket::{READABLE, Role, Socket};
@@ -82,11 +82,17 @@ impl State {
         let outcomes = self.enqueue(id, &waiting, terms);
         for (connection, outcome) in waiting.into_iter().zip(outcomes) {
             match outcome {
-                Enqueued::Done(Err(NotMoved::NotYet)) => {
-                    self.wait_again(id, &connection);
-                    stay = true;
+                Enqueued::Done(outcome) => {
+                    // Nobody waits for a broker again that has stopped meanwhile.
+                    let outcome = if stay && outcome.is_err() { Err(NotMoved::NotYet) } else { outcome };
+                    match self.settle_enqueued(&connection, outcome, &accepted_as, terms) {
+                        Err(WaitsAgain) => {
+                            self.wait_again(id, &connection);
+                            stay = true;
+                        }
+                        Ok(kernel) => moved.extend(kernel),
+                    }
                 }
-                Enqueued::Done(done) => moved.extend(self.settle_enqueued(&connection, done, &accepted_as)),
                 Enqueued::Begun(request) => self.note_begun(request, connection, &accepted_as),
             }
         }
@@ -94,22 +100,25 @@ impl State {
         (moved, stay)
     }
 
-    /// The broker has said what came of a connection that was to wait there. The kernel's socket of one that does not, and is not lost.
+    /// The broker has said what came of a connection that was to wait there. The kernel's socket of one that does not, and is not lost. One that may stay
+    /// does so, if nobody takes it at once.
     fn settle_enqueued(
         &mut self,
         connection: &Detached,
         enqueued: Result<(), NotMoved>,
-        (kind, settings): &AcceptedAs,
-    ) -> Option<OwnedFd> {
+        accepted_as: &AcceptedAs,
+        terms: Terms,
+    ) -> Result<Option<OwnedFd>, WaitsAgain> {
         match enqueued {
             Ok(()) => self.left_to_kernel.moved += 1,
             Err(NotMoved::Lost) => self.reset_lost(connection),
-            Err(why) => {
+            Err(NotMoved::NotYet) => return Err(WaitsAgain),
+            Err(why @ (NotMoved::Refused | NotMoved::Never)) => {
                 self.queue.stalls.is_pushed |= why == NotMoved::Never;
-                return self.move_detached(connection, *kind, settings);
+                return self.move_detached(connection, accepted_as, terms);
             }
         }
-        None
+        Ok(None)
     }
 
     fn note_begun(&mut self, request: RequestId, connection: Detached, accepted_as: &AcceptedAs) {
@@ -131,9 +140,8 @@ impl State {
         for begun in self.queue.begun.extract_if(.., |begun| begun.request == request).collect::<Vec<_>>() {
             for (at, connection) in begun.connections.iter().enumerate() {
                 let outcome = enqueued.as_ref().map_or_else(|why| Err(*why), |outcomes| outcomes[at]);
-                if let Some(socket) = self.settle_enqueued(connection, outcome, &begun.accepted_as) {
-                    self.move_to_sibling(socket);
-                }
+                let kernel = self.settle_enqueued(connection, outcome, &begun.accepted_as, Terms::Must);
+                kernel.ok().flatten().into_iter().for_each(|socket| self.move_to_sibling(socket));
             }
         }
         self.follow_moved();

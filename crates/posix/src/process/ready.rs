@@ -59,8 +59,7 @@ impl State {
             let _ = syscall::kill(owner.process, libc::SIGURG);
         }
         if owner.status & libc::O_ASYNC != 0 {
-            let signal = if owner.signal == 0 { libc::SIGIO } else { owner.signal };
-            let _ = syscall::kill(owner.process, signal);
+            let _ = syscall::kill(owner.process, libc::SIGIO);
         }
     }
 }

@@ -24,8 +24,8 @@ use transit::{Established, SocketKind};
 
 use crate::address::{decode, encode};
 use crate::broker_side::{
-    Answers, Attachment, ClaimId, Enqueued, HomePorts, Incident, MadeBecause, NotMoved, Peer, Purpose,
-    RequestId, Routed, Status, Way,
+    Answers, Attachment, ClaimId, Enqueued, HomePorts, Incident, Inherits, MadeBecause, NotMoved, Peer,
+    Purpose, RequestId, Routed, Status, Way,
 };
 use crate::descriptors::fd_table::FdTable;
 use crate::errno::Errno;
@@ -254,14 +254,14 @@ impl Attachment for Wire {
     fn refuse_child(&mut self, _: u64) {}
 
     /// It is the kernel's at once.
-    fn begin_inherit(&mut self, _: SocketAddr, _: SocketAddr) -> Option<RequestId> {
+    fn begin_inherit(&mut self, _: SocketAddr, _: SocketAddr) -> Inherits {
         self.asked += 1;
         let open = self.others.asks_parent.fetch_add(1, Ordering::Relaxed) + 1;
         self.others.asked_parent_at_once.fetch_max(open, Ordering::Relaxed);
-        let [ours, _] = syscall::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0).ok()?;
+        let [ours, _] = syscall::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0).unwrap();
         let ours = Some(ours).filter(|_| !self.others.take_none.load(Ordering::Relaxed));
         self.incidents.push_back(Incident::ParentAnswers(RequestId(self.asked), ours));
-        Some(RequestId(self.asked))
+        Inherits::Asked(RequestId(self.asked))
     }
 
     fn is_shared(&mut self, _: ClaimId) -> bool {

@@ -4,6 +4,7 @@ use std::sync::MutexGuard;
 
 use clock::{Duration, Instant};
 
+use crate::broker_side::Inherits;
 use crate::errno::{Errno, fail};
 use crate::ids::SocketId;
 use crate::process::{Process, State};
@@ -49,13 +50,18 @@ impl State {
         if !self.reach() && self.attachment.as_ref().is_some_and(|attachment| attachment.may_be_reached()) {
             return Asked::NotYet;
         }
-        let request = self.attachment().and_then(|attachment| attachment.begin_inherit(local, remote));
+        let attachment = self.attachment();
+        let request = match attachment.map_or(Inherits::Nobodys, |it| it.begin_inherit(local, remote)) {
+            Inherits::Asked(request) => request,
+            Inherits::NotYet => return Asked::NotYet,
+            Inherits::Nobodys => return Asked::Nobody,
+        };
         if let Some(Role::Stream(Place::FromParent(inherited))) =
             self.sockets.get_mut(id).map(|socket| &mut socket.role)
         {
-            inherited.request = request;
+            inherited.request = Some(request);
         }
-        if request.is_some() { Asked::Yes } else { Asked::Nobody }
+        Asked::Yes
     }
 }
 

@@ -20,7 +20,7 @@ fn spread(table: &[u16]) -> DeviceSpread {
 }
 
 /// A broker at an interface of two queues, each of which has been given to a client.
-fn shared_out(maps: &Maps) -> (Broker, [ClientId; 2]) {
+pub(super) fn shared_out(maps: &Maps) -> (Broker, [ClientId; 2]) {
     let family = Family { head: std::process::id(), group: None };
     let mut broker = Broker::open(setup_with(maps, None, 2, family), START).unwrap();
     let clients = [broker.registry.add_client(), broker.registry.add_client()];
@@ -47,7 +47,7 @@ fn ends_in(queue: u32) -> (SocketAddr, SocketAddr) {
     (local, remote)
 }
 
-fn claim(broker: &mut Broker, client: ClientId, local: SocketAddr) {
+pub(super) fn claim(broker: &mut Broker, client: ClientId, local: SocketAddr) {
     // A single address of loopback is not claimed.
     let bound = Bound { scope: Scope::Any { v4: true, v6: false }, port: local.port(), device: None };
     let shadow = Shadow {

@@ -1,7 +1,10 @@
 //! Segments that come by the queue of a process which does not know their connection.
 
+use super::source_ports::{claim, shared_out};
 use super::*;
 use crate::client::{Search, Ticket};
+use crate::protocol::Answer;
+use crate::server::turns::listen_anywhere;
 
 const SEGMENT: &[u8] = b"a header, and what follows";
 
@@ -94,9 +97,41 @@ fn who_does_not_read_is_not_disconnected_by_what_others_ask() {
     [&mut asker, &mut sleeper].into_iter().for_each(|client| listen(client, &listener));
     let (local, remote) = ends(&listener);
     for _ in 0..2000 {
-        let _ = asker.begin_stray(local, remote, &[7; 1500]).unwrap();
+        while let Err(error) = asker.begin_stray(local, remote, &[7; 1500]).map(drop) {
+            assert!(matches!(error, ClientError::TimedOut), "it has no room: {error}");
+        }
         assert!(asker.poll_event().unwrap().is_none()); // It reads what the broker answers.
     }
     assert!(matches!(next_event(&mut sleeper), Event::News(News::Strayed { .. })));
     sleeper.settle().unwrap();
+}
+
+/// A segment that a process finds in its ring may have come before its connection moved: the process may have been stopped since.
+#[test]
+fn what_is_the_kernels_is_not_nobodys() {
+    let maps = Maps::default();
+    let (mut broker, [asker, other]) = shared_out(&maps);
+    let ends @ (local, remote) = ("10.0.0.1:80".parse().unwrap(), "10.0.0.2:4000".parse().unwrap());
+    [asker, other].into_iter().for_each(|client| claim(&mut broker, client, local));
+    let mut look = || broker.look_for_owner((asker, 1), ends, SEGMENT, clock::Instant::ZERO);
+    assert!(matches!(look(), Ok(None)), "the other one is asked");
+    maps.note_kernel_flow(local, remote);
+    assert!(matches!(look(), Ok(Some((Answer::Done, None)))));
+}
+
+#[test]
+fn nobody_waits_for_a_broker_that_stands_still_to_ask_it() {
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let (local, remote) = ends(&listener);
+    let (tell, told) = std::sync::mpsc::channel();
+    let name = listen_anywhere().unwrap(); // Nobody reads what comes there.
+    std::thread::spawn(move || {
+        let (mut client, _) = Client::greet(name.0.as_bytes(), "program", std::process::id(), 3).unwrap();
+        let mut ask = || client.begin_stray(local, remote, SEGMENT).map(drop);
+        while ask().is_ok() {}
+        let refused = (0..100).map(|_| ask()).all(|asked| matches!(asked, Err(ClientError::TimedOut)));
+        tell.send(refused).unwrap();
+        drop(name);
+    });
+    assert!(told.recv_timeout(PATIENCE).expect("it does not wait"));
 }

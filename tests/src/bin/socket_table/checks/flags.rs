@@ -14,7 +14,7 @@ checks! {
     alone "flags":
     PAIRS [nonblock_by_fcntl, descriptor_flags],
     WAYS [
-        access_mode_is_kept, append_is_kept, async_and_owner, sigio_of_data, sigio_for_a_thread, unknown_commands, pipe_size,
+        access_mode_is_kept, append_is_kept, async_and_owner, sigio_of_data, sigio_for_a_thread, signal_that_says_why, unknown_commands, pipe_size,
         locks, seals, lease,
     ],
     BOTH [of_datagrams, socket_flags, socket_errors],
@@ -98,6 +98,30 @@ fn sigio_for_a_thread(s: &mut Scene) -> Done {
     pair.tell(b"data")?;
     s.see_poll("events", sys::poll_one(pair.fd, libc::POLLIN, SOON_MS));
     s.see("at least one SIGIO", sys::signals(libc::SIGIO) > 0);
+    s.see("read", sys::read(pair.fd, 10));
+    Ok(())
+}
+
+/// fcntl(2), "F_SETSIG": with a signal of the program's choice `siginfo_t` has the descriptor and the events.
+fn signal_that_says_why(s: &mut Scene) -> Done {
+    const F_SETSIG: i32 = 10;
+    const F_GETSIG: i32 = 11;
+    let mut pair = s.pair()?;
+    let signal = libc::SIGRTMIN() + 2;
+    sys::mask_signals(libc::SIG_BLOCK, &[signal])?;
+    let signals = sys::signalfd(&[signal], 0)?;
+    sys::fcntl(pair.fd, F_SETOWN, std::process::id().into())?;
+    s.see("no signal", sys::fcntl(pair.fd, F_SETSIG, 65));
+    s.see("F_SETSIG", sys::fcntl(pair.fd, F_SETSIG, signal.into()));
+    s.see("F_GETSIG", sys::fcntl(pair.fd, F_GETSIG, 0));
+    sys::fcntl(pair.fd, F_SETFL, O_ASYNC.into())?;
+    pair.tell(b"data")?;
+    s.see_poll("events", sys::poll_one(signals, libc::POLLIN, SOON_MS));
+    let came = sys::read(signals, 128)?;
+    let word = |at: usize| i32::from_ne_bytes([came[at], came[at + 1], came[at + 2], came[at + 3]]);
+    s.see("signal", word(0) == signal);
+    s.see("why", word(8));
+    s.see("is this descriptor", word(20) == pair.fd);
     s.see("read", sys::read(pair.fd, 10));
     Ok(())
 }

@@ -1,9 +1,11 @@
 //! Receiving on TCP: read(2), recv(2) and their flags.
 
+use std::thread;
 use std::time::Instant;
 
 use libc::{MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, O_NONBLOCK, SHUT_RD, SO_RCVLOWAT, SOL_SOCKET};
 
+use super::threads::{A_LITTLE, joined};
 use crate::scene::{SOON_MS, Scene};
 use crate::show::message_names;
 use crate::sys;
@@ -18,7 +20,7 @@ checks! {
     ],
     WAYS [
         waitall_and_peek, waitall_longer_than_the_buffer, blocks_until_data_come, peek_waits, large,
-        peek_beyond, nonblock_waitall,
+        peek_beyond, nonblock_waitall, waitall_while_it_moves, waitall_and_peek_while_it_moves,
     ],
 }
 
@@ -141,6 +143,29 @@ fn waitall_and_peek(s: &mut Scene) -> Done {
     s.see("peek", sys::recv(pair.fd, 8, MSG_WAITALL | MSG_PEEK));
     s.see("read", sys::read(pair.fd, 100));
     Ok(())
+}
+
+/// The connection becomes the kernel's while a thread waits for the rest.
+fn read_while_it_moves(s: &mut Scene, flags: i32) -> Done {
+    let mut pair = s.pair()?;
+    let fd = pair.fd;
+    pair.tell(b"half")?;
+    let reader = thread::spawn(move || sys::recv(fd, 8, flags));
+    thread::sleep(A_LITTLE);
+    sys::inode(fd)?;
+    pair.tell(b"more")?;
+    s.see("recv", joined(reader));
+    pair.tell(b"next")?;
+    s.see("read", sys::recv(fd, 4, MSG_WAITALL));
+    Ok(())
+}
+
+fn waitall_while_it_moves(s: &mut Scene) -> Done {
+    read_while_it_moves(s, MSG_WAITALL)
+}
+
+fn waitall_and_peek_while_it_moves(s: &mut Scene) -> Done {
+    read_while_it_moves(s, MSG_WAITALL | MSG_PEEK)
 }
 
 fn waitall_longer_than_the_buffer(s: &mut Scene) -> Done {

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use libc::{MSG_DONTWAIT, POLLIN, POLLOUT, SO_REUSEPORT, SOL_SOCKET};
 
+use super::threads::A_LITTLE;
 use super::udp::{ends, recv};
 use crate::scene::{SOON_MS, Scene};
 use crate::sys::{self};
@@ -14,7 +15,7 @@ checks! {
     BOTH [
         connected_sends_and_receives, connected_hears_only_its_peer, dissolved, unconnected_answers_many,
         to_another_address_when_connected, reuseport_both_hear_something, peer_s_view_of_the_port,
-        shutdown_when_connected, second_connect,
+        shutdown_when_connected, second_connect, connected_while_others_wait, dissolved_while_others_wait,
     ],
     ONCE [
         broadcast_needs_permission, to_loopback, to_itself, v6_socket_hears_v4, v6only_does_not_hear_v4,
@@ -43,6 +44,29 @@ fn connected_hears_only_its_peer(s: &mut Scene) -> Done {
     s.see("recv", recv(fd));
     s.see("recv", sys::recv(fd, 100, MSG_DONTWAIT));
     Ok(())
+}
+
+/// What waits when a socket is connected is to be read, whoever sent it.
+fn read_what_waited(s: &mut Scene, connect: impl FnOnce(&Scene, i32, u16) -> sys::Result<()>) -> Done {
+    let (fd, port, mut peer, _, from) = ends(s)?;
+    let (stranger, _) = peer.udp()?;
+    for octets in [b"one".as_slice(), b"two"] {
+        peer.sendto(stranger, port, octets)?;
+    }
+    sys::poll_one(fd, POLLIN, SOON_MS)?;
+    std::thread::sleep(A_LITTLE);
+    s.see("connect", connect(s, fd, from));
+    s.see("recv", recv(fd));
+    s.see("recv", recv(fd));
+    Ok(())
+}
+
+fn connected_while_others_wait(s: &mut Scene) -> Done {
+    read_what_waited(s, |s, fd, from| sys::connect(fd, &s.remote(from)))
+}
+
+fn dissolved_while_others_wait(s: &mut Scene) -> Done {
+    read_what_waited(s, |_, fd, _| sys::connect(fd, &[0; 16]))
 }
 
 fn dissolved(s: &mut Scene) -> Done {
