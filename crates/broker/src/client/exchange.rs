@@ -161,7 +161,7 @@ impl Client {
         if let Some(answer) = self.answer_until(id, began + patience)? {
             return Ok(answer);
         }
-        self.wait_no_more(id, request, began);
+        self.wait_no_more(id, late(request), began);
         Err(ClientError::TimedOut)
     }
 
@@ -199,10 +199,10 @@ impl Client {
     }
 
     /// Nobody waits for the answer to a request any more.
-    pub(super) fn wait_no_more(&mut self, id: u64, request: &Request, since: Instant) {
+    pub(super) fn wait_no_more(&mut self, id: u64, late: Late, since: Instant) {
         self.open.remove(&id);
         if !self.is_lost(id) {
-            self.unawaited.insert(id, Unawaited { since, late: late(request) });
+            self.unawaited.insert(id, Unawaited { since, late });
         }
     }
 

@@ -50,7 +50,7 @@ use crate::protocol::{
 };
 use crate::transfer::{Inbox, Internal, discard};
 use event::raise;
-use exchange::{Arrived, Unawaited, moved, refused_of, unexpected};
+use exchange::{Arrived, Late, Unawaited, moved, refused_of, unexpected};
 use without_broker::Line;
 
 /// How long an answer may take that does not depend on others.
@@ -340,7 +340,7 @@ impl Client {
             Moves::Answered(answer) => moved(answer),
             Moves::Begun(ticket) => {
                 let last = began + self.patience_to_move()?;
-                moved(self.await_move(ticket.0, &request, (began, last))?)
+                moved(self.await_move(ticket.0, Late::Forget, (began, last))?)
             }
         }
     }
@@ -372,6 +372,13 @@ impl Client {
     /// What [`Client::enqueue`] would have returned, if the broker has ended what it had begun; as [`Client::poll_route`].
     pub fn poll_enqueued(&mut self, ticket: &Ticket) -> Result<Option<Vec<(usize, Refusal)>>, ClientError> {
         self.poll_answer(ticket)?.map(refused_of).transpose()
+    }
+
+    /// Waits for that, as long as for what cannot stay.
+    pub fn await_enqueued(&mut self, ticket: Ticket) -> Result<Vec<(usize, Refusal)>, ClientError> {
+        let since = Instant::now();
+        let last = since + self.patience_to_move()?;
+        refused_of(self.await_move(ticket.0, Late::Forget, (since, last))?)
     }
 
     /// Whether there are descriptors for the octets of a connection and for the kernel's socket, without which the broker would have moved it in
@@ -431,7 +438,7 @@ impl Client {
         let Some(time) = offered_for else {
             let last = began + self.patience_to_move()?;
             let id = self.put(request, fds, last)?;
-            return self.await_move(id, request, (began, last)).map(Moves::Answered);
+            return self.await_move(id, Late::Forget, (began, last)).map(Moves::Answered);
         };
         let id = match self.put(request, fds, began + time) {
             Err(ClientError::TimedOut) => return Err(Refusal::TooLate.into()),
@@ -441,7 +448,7 @@ impl Client {
             return Ok(Moves::Answered(answer));
         }
         if fds.last().is_some_and(decide) {
-            self.wait_no_more(id, request, began);
+            self.wait_no_more(id, Late::Forget, began);
             return Err(Refusal::TooLate.into());
         }
         Ok(Moves::Begun(Ticket(id)))
@@ -451,13 +458,13 @@ impl Client {
     fn await_move(
         &mut self,
         id: u64,
-        request: &Request,
+        late: Late,
         (since, last): (Instant, Instant),
     ) -> Result<Arrived<Answer>, ClientError> {
         if let Some(answer) = self.answer_until(id, last)? {
             return Ok(answer);
         }
-        self.wait_no_more(id, request, since);
+        self.wait_no_more(id, late, since);
         Err(ClientError::TimedOut)
     }
 

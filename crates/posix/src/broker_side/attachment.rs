@@ -109,7 +109,7 @@ pub(crate) enum Incident {
     ParentAnswers(RequestId, Option<OwnedFd>),
     /// What came of all connections that [`Attachment::enqueue`] had begun with by this request, in their order; or of each of them, if there is no
     /// answer.
-    Enqueued(RequestId, Result<Vec<Result<(), NotMoved>>, NotMoved>),
+    Enqueued(RequestId, CameOfBegun),
     /// A connection of the kernel that a claim's listener must accept.
     Adopt {
         /// The claim.
@@ -228,6 +228,9 @@ pub(crate) enum Enqueued {
     Begun(RequestId),
 }
 
+/// What came of all connections of a request that a broker had begun with, or of each of them.
+pub(crate) type CameOfBegun = Result<Vec<Result<(), NotMoved>>, NotMoved>;
+
 /// What became of the question for a connection that a process has inherited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inherits {
@@ -321,6 +324,11 @@ pub(crate) trait Attachment: Send {
         _offered_for: Option<Duration>,
     ) -> Vec<Enqueued> {
         vec![Enqueued::Done(Err(NotMoved::Refused)); connections.len()]
+    }
+
+    /// Waits for the [`Incident::Enqueued`] of this request, for as long as for a connection that has to move.
+    fn await_enqueued(&mut self, _request: RequestId) -> CameOfBegun {
+        Err(NotMoved::Lost)
     }
 
     /// Gives the kernel a segment that came for a connection after it was moved.

@@ -17,8 +17,8 @@ use wire::{MacAddress, VlanTag};
 
 use crate::address::source_for;
 use crate::broker_side::attachment::{
-    Answers, Attachment, ClaimId, Enqueued, HomePorts, Incident, Inherits, NotMoved, Observer, Peer, Purpose,
-    RequestId, Routed, SocketStatus, Status, Way,
+    Answers, Attachment, CameOfBegun, ClaimId, Enqueued, HomePorts, Incident, Inherits, NotMoved, Observer,
+    Peer, Purpose, RequestId, Routed, SocketStatus, Status, Way,
 };
 use crate::broker_side::left_to_kernel::MadeBecause;
 use crate::broker_side::strays::{Sought, Strays};
@@ -58,6 +58,9 @@ pub(crate) struct Brokered {
     /// When there was nobody at the broker's name for the first time.
     missed_since: Option<std::time::Instant>,
 }
+
+/// Connections of a list that were refused, by their places.
+type Refused = Vec<(usize, Refusal)>;
 
 /// A question for the way to a peer.
 struct AskedWay {
@@ -267,11 +270,10 @@ impl Brokered {
         for (request, count, ticket) in std::mem::take(&mut self.enqueues) {
             match self.ask(|client| unless_refused(client.poll_enqueued(&ticket))) {
                 Ok(Ok(None)) => self.enqueues.push((request, count, ticket)),
-                Ok(Ok(Some(refused))) => {
-                    answers.push(Incident::Enqueued(request, Ok(outcomes(count, refused))));
+                answer => {
+                    let answer = answer.map(|answer| answer.map(Option::unwrap_or_default));
+                    answers.push(Incident::Enqueued(request, came_of_begun(count, answer)));
                 }
-                Ok(Err(_)) => answers.push(Incident::Enqueued(request, Err(NotMoved::Refused))),
-                Err(_) => answers.push(Incident::Enqueued(request, Err(NotMoved::Lost))),
             }
         }
         for asked in std::mem::take(&mut self.strays.asked) {
@@ -457,8 +459,29 @@ impl Attachment for Brokered {
         listener: BorrowedFd<'_>,
         offered_for: Option<Duration>,
     ) -> Vec<Enqueued> {
-        let lists = connections.chunks(ENQUEUED_MAX);
-        lists.flat_map(|some| self.enqueue_some(some, listener, offered_for)).collect()
+        let mut enqueued = Vec::with_capacity(connections.len());
+        for some in connections.chunks(ENQUEUED_MAX) {
+            // Where it stands still, others need not find out again.
+            let stands_still = !self.enqueues.is_empty() && offered_for.is_some();
+            match stands_still {
+                true => enqueued.extend(some.iter().map(|_| Enqueued::Done(Err(NotMoved::NotYet)))),
+                false => enqueued.extend(self.enqueue_some(some, listener, offered_for)),
+            }
+        }
+        enqueued
+    }
+
+    fn await_enqueued(&mut self, request: RequestId) -> CameOfBegun {
+        let is_it = |incident: &Incident| matches!(incident, Incident::Enqueued(of, _) if *of == request);
+        let came = self.incidents.iter().position(is_it).and_then(|at| self.incidents.remove(at));
+        if let Some(Incident::Enqueued(_, outcome)) = came {
+            return outcome;
+        }
+        let asked = self.enqueues.iter().position(|(of, ..)| *of == request);
+        let Some((_, count, ticket)) = asked.map(|at| self.enqueues.remove(at)) else {
+            return Err(NotMoved::Lost);
+        };
+        came_of_begun(count, self.ask(|client| unless_refused(client.await_enqueued(ticket))))
     }
 
     fn deliver_late(&mut self, segment: &LateSegment) {
@@ -469,6 +492,9 @@ impl Attachment for Brokered {
     fn begin_stray(&mut self, stray: Box<Stray>, now: Instant) -> Result<(), Box<Stray>> {
         if self.strays.is_alone(stray.local.port(), now) {
             return Err(stray);
+        }
+        if self.strays.is_asked(&stray) {
+            return Ok(());
         }
         if matches!(&self.line, Line::Open(client) if client.is_left_alone()) {
             return Ok(()); // Other processes cannot be asked. Its sender tries again, and a broker may be there by then.
@@ -622,7 +648,7 @@ fn dial(name: &str) -> Result<(Client, Ticket), ClientError> {
 }
 
 /// What came of each of so many connections.
-fn outcomes(count: usize, refused: Vec<(usize, Refusal)>) -> Vec<Result<(), NotMoved>> {
+fn outcomes(count: usize, refused: Refused) -> Vec<Result<(), NotMoved>> {
     let mut outcomes = vec![Ok(()); count];
     for (at, refusal) in refused {
         let never = matches!(refusal, Refusal::NoAcceptQueues(_));
@@ -630,6 +656,15 @@ fn outcomes(count: usize, refused: Vec<(usize, Refusal)>) -> Vec<Result<(), NotM
         outcomes.get_mut(at).into_iter().for_each(|it| *it = Err(why));
     }
     outcomes
+}
+
+/// The same if the broker had begun with them before; without an answer nobody knows.
+fn came_of_begun(count: usize, answer: Result<Result<Refused, Refusal>, String>) -> CameOfBegun {
+    match answer {
+        Ok(Ok(refused)) => Ok(outcomes(count, refused)),
+        Ok(Err(_)) => Err(NotMoved::Refused),
+        Err(_) => Err(NotMoved::Lost),
+    }
 }
 
 /// Takes a refusal for an answer.

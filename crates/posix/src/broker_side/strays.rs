@@ -25,6 +25,13 @@ pub(super) struct Sought {
 }
 
 impl Strays {
+    /// Whether the owner of this one's connection is being looked for: its sender may have sent it again, and a broker that is stopped has room for few
+    /// questions.
+    pub(super) fn is_asked(&self, stray: &Stray) -> bool {
+        let ends = |stray: &Stray| (stray.local, stray.remote);
+        self.asked.iter().any(|sought| ends(&sought.stray) == ends(stray))
+    }
+
     /// No other process had the port when it was asked for at `at`.
     pub(super) fn on_alone(&mut self, port: u16, at: Instant) {
         self.alone.retain(|(other, _)| *other != port);

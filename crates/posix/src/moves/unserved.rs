@@ -99,11 +99,12 @@ impl State {
     /// Others are to have what waits at a socket.
     fn move_unserved(&mut self, id: SocketId, now: Instant) {
         let is_pushed = self.queue.stalls.is_pushed; // Before this time.
-        if !self.offer_waiting(id, now) {
-            return; // The program may yet take it.
-        }
+        let is_offered = self.offer_waiting(id, now);
         let Some(socket) = self.sockets.get_mut(id) else { return };
         socket.is_common = true; // As was just found.
+        if !is_offered {
+            return; // The program may yet take it.
+        }
         if socket.left.is_some() {
             socket.stall.settle();
             return;

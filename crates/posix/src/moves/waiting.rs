@@ -93,7 +93,7 @@ impl State {
                         Ok(kernel) => moved.extend(kernel),
                     }
                 }
-                Enqueued::Begun(request) => self.note_begun(request, connection, &accepted_as),
+                Enqueued::Begun(request) => self.note_begun(request, connection, (id, &accepted_as)),
             }
         }
         self.follow_moved();
@@ -121,13 +121,27 @@ impl State {
         Ok(None)
     }
 
-    fn note_begun(&mut self, request: RequestId, connection: Detached, accepted_as: &AcceptedAs) {
+    fn note_begun(
+        &mut self,
+        request: RequestId,
+        connection: Detached,
+        (listener, accepted_as): (SocketId, &AcceptedAs),
+    ) {
         match self.queue.begun.last_mut().filter(|last| last.request == request) {
             Some(last) => last.connections.push(connection),
             None => {
-                let accepted_as = accepted_as.clone();
-                self.queue.begun.push(Begun { request, connections: vec![connection], accepted_as });
+                let (connections, accepted_as) = (vec![connection], accepted_as.clone());
+                self.queue.begun.push(Begun { request, listener, connections, accepted_as });
             }
+        }
+    }
+
+    /// A listener goes, or the process: what the broker has begun is waited for. What it refuses then could go nowhere later.
+    pub(crate) fn settle_begun(&mut self) {
+        while let Some(request) = self.queue.begun.first().map(|begun| begun.request) {
+            let attachment = self.attachment();
+            let enqueued = attachment.map_or(Err(NotMoved::Lost), |it| it.await_enqueued(request));
+            self.on_enqueued(request, enqueued);
         }
     }
 
@@ -138,10 +152,14 @@ impl State {
         enqueued: Result<Vec<Result<(), NotMoved>>, NotMoved>,
     ) {
         for begun in self.queue.begun.extract_if(.., |begun| begun.request == request).collect::<Vec<_>>() {
+            let may_stay = self.listener_on_stack(begun.listener).is_some();
+            let terms = if may_stay { Terms::Tried } else { Terms::Must };
             for (at, connection) in begun.connections.iter().enumerate() {
                 let outcome = enqueued.as_ref().map_or_else(|why| Err(*why), |outcomes| outcomes[at]);
-                let kernel = self.settle_enqueued(connection, outcome, &begun.accepted_as, Terms::Must);
-                kernel.ok().flatten().into_iter().for_each(|socket| self.move_to_sibling(socket));
+                match self.settle_enqueued(connection, outcome, &begun.accepted_as, terms) {
+                    Err(WaitsAgain) => self.wait_again(begun.listener, connection),
+                    Ok(kernel) => kernel.into_iter().for_each(|socket| self.move_to_sibling(socket)),
+                }
             }
         }
         self.follow_moved();

@@ -4,6 +4,7 @@ use stack::tcp::Detached;
 use transit::SocketKind;
 
 use crate::broker_side::RequestId;
+use crate::ids::SocketId;
 use crate::socket::settings::Settings;
 
 /// What accepted sockets have from their listener.
@@ -13,6 +14,8 @@ pub(crate) type AcceptedAs = (SocketKind, Settings);
 /// broker knows: it may have been stopped.
 pub(crate) struct Begun {
     pub(crate) request: RequestId,
+    /// Where they waited.
+    pub(crate) listener: SocketId,
     /// In the order of the request.
     pub(crate) connections: Vec<Detached>,
     /// For those that the kernel does not take.

@@ -24,8 +24,8 @@ use transit::{Established, SocketKind};
 
 use crate::address::{decode, encode};
 use crate::broker_side::{
-    Answers, Attachment, ClaimId, Enqueued, HomePorts, Incident, Inherits, MadeBecause, NotMoved, Peer,
-    Purpose, RequestId, Routed, Status, Way,
+    Answers, Attachment, CameOfBegun, ClaimId, Enqueued, HomePorts, Incident, Inherits, MadeBecause,
+    NotMoved, Peer, Purpose, RequestId, Routed, Status, Way,
 };
 use crate::descriptors::fd_table::FdTable;
 use crate::errno::Errno;
@@ -48,9 +48,6 @@ struct Wire {
     asked: u64,
     others: Arc<Others>,
 }
-
-/// What came of connections that a broker had begun to move.
-type CameOfBegun = Result<Vec<Result<(), NotMoved>>, NotMoved>;
 
 /// Other processes.
 #[derive(Default)]
@@ -230,6 +227,11 @@ impl Attachment for Wire {
             None => Err(NotMoved::Refused),
         };
         vec![Enqueued::Done(enqueued); connections.len()]
+    }
+
+    fn await_enqueued(&mut self, request: RequestId) -> CameOfBegun {
+        assert_eq!(self.others.begun.lock().unwrap().remove(0).0, request);
+        self.others.came_of_begun.lock().unwrap().take().unwrap()
     }
 
     fn deliver_late(&mut self, _: &LateSegment) {

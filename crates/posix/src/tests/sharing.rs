@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 use ::clock::Duration;
 use libc::{EPOLL_CTL_ADD, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT};
 
-use super::{CameOfBegun, EAGAIN, LEFT, PATIENCE, Pair, RIGHT, done, until, until_readable};
+use super::{EAGAIN, LEFT, PATIENCE, Pair, RIGHT, done, until, until_readable};
 use crate::address::{encode, local_of};
-use crate::broker_side::{NotMoved, RequestId};
+use crate::broker_side::{CameOfBegun, NotMoved, RequestId};
 use crate::errno::Errno;
 use crate::ids::SocketId;
 use crate::moves::to_kernel::Terms;
@@ -157,6 +157,16 @@ fn what_the_kernel_refuses_late_is_accepted_all_the_same() {
     let (pair, ..) = begin_and_stop();
     go_on(&pair, Ok(vec![Err(NotMoved::Refused)]));
     assert_eq!((left(&pair), pair.others.far_ends.lock().unwrap().len()), (1, 1), "another process has it");
+}
+
+/// What the broker refuses when the listener is gone could go nowhere.
+#[test]
+fn who_closes_a_listener_waits_for_what_the_broker_has_begun() {
+    let (pair, listener, ..) = begin_and_stop();
+    *pair.others.came_of_begun.lock().unwrap() = Some(Ok(vec![Err(NotMoved::Refused)]));
+    assert!(matches!(pair.left.close(listener), Verdict::Kernel));
+    assert!(pair.others.begun.lock().unwrap().is_empty());
+    assert_eq!(left(&pair), 1, "another process has it");
 }
 
 #[test]
