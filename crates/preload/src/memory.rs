@@ -35,7 +35,7 @@ const HIGHEST: usize = 1 << 56;
 const HIGHEST: usize = 1 << 55;
 
 /// Whether no program can have `len` octets there.
-fn is_bad(address: usize, len: usize) -> bool {
+pub(crate) fn is_bad(address: usize, len: usize) -> bool {
     // The topmost octet is a tag there, which counts for nothing.
     #[cfg(target_arch = "aarch64")]
     let address = address & (usize::MAX >> 8);
@@ -78,6 +78,18 @@ pub(crate) unsafe fn at<'a, T>(address: *const T) -> Result<&'a T, Errno> {
     }
     // SAFETY: not bad, and then as the caller says.
     unsafe { address.as_ref() }.ok_or(EFAULT)
+}
+
+/// A copy of what `address` points to, however that is aligned.
+///
+/// # Safety
+/// `address` is bad ([`is_bad`]) or points to a `T`.
+pub(crate) unsafe fn copy<T: Copy>(address: *const T) -> Result<T, Errno> {
+    if is_bad(address.addr(), size_of::<T>()) {
+        return Err(EFAULT);
+    }
+    // SAFETY: not bad, and then as the caller says.
+    Ok(unsafe { address.read_unaligned() })
 }
 
 /// What `address` points to, to be changed.
@@ -242,13 +254,13 @@ pub(crate) fn milliseconds(timeout: c_int) -> Option<Duration> {
 /// A timeout; null: for ever.
 ///
 /// # Safety
-/// As [`at`].
+/// As [`copy`].
 pub(crate) unsafe fn timeout(time: *const timespec) -> Result<Option<Duration>, Errno> {
     if time.is_null() {
         return Ok(None);
     }
-    // SAFETY: not null.
-    let time = unsafe { *time };
+    // SAFETY: as the caller says.
+    let time = unsafe { copy(time)? };
     let seconds = u64::try_from(time.tv_sec).map_err(|_| EINVAL)?;
     let nanoseconds = u32::try_from(time.tv_nsec).ok().filter(|part| *part < 1_000_000_000).ok_or(EINVAL)?;
     Ok(Some(Duration::new(seconds, nanoseconds)))
@@ -257,8 +269,8 @@ pub(crate) unsafe fn timeout(time: *const timespec) -> Result<Option<Duration>, 
 /// A signal mask: of the C library's 1024 bits the kernel knows 64.
 ///
 /// # Safety
-/// As [`at`].
-pub(crate) unsafe fn signal_mask(mask: *const libc::sigset_t) -> Option<SignalMask> {
-    // SAFETY: null or a signal mask; it begins with the kernel's word.
-    (!mask.is_null()).then(|| unsafe { *mask.cast::<u64>() })
+/// As [`copy`].
+pub(crate) unsafe fn signal_mask(mask: *const libc::sigset_t) -> Result<Option<SignalMask>, Errno> {
+    // SAFETY: as the caller says; a mask begins with the kernel's word.
+    (!mask.is_null()).then(|| unsafe { copy(mask.cast::<u64>()) }).transpose()
 }

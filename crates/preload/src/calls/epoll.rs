@@ -8,7 +8,7 @@ use libc::{epoll_event, sigset_t, timespec};
 
 use super::map;
 use crate::answer::Asked;
-use crate::memory::{self, EFAULT, EINVAL};
+use crate::memory::{self, EINVAL};
 
 // A program's array of events is given to `posix` as it is.
 const _: () = assert!(
@@ -21,9 +21,8 @@ const _: () = assert!(
 pub(crate) unsafe fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *const epoll_event) -> Asked<c_int> {
     let event = match op {
         libc::EPOLL_CTL_DEL => None,
-        _ if event.is_null() => return Err(EFAULT),
-        // SAFETY: not null; nothing is said of its alignment.
-        _ => Some(unsafe { event.cast::<EpollEvent>().read_unaligned() }),
+        // SAFETY: as the caller says.
+        _ => Some(unsafe { memory::copy(event.cast::<EpollEvent>())? }),
     };
     Ok(map(asked::epoll_ctl(epfd, op, fd, event), |()| 0))
 }
@@ -38,7 +37,7 @@ pub(crate) unsafe fn epoll_pwait(
     mask: *const sigset_t,
 ) -> Asked<c_int> {
     // SAFETY: as the caller says.
-    unsafe { wait(epfd, events, room, memory::milliseconds(timeout), memory::signal_mask(mask)) }
+    unsafe { wait(epfd, events, room, memory::milliseconds(timeout), memory::signal_mask(mask)?) }
 }
 
 /// # Safety
@@ -51,7 +50,7 @@ pub(crate) unsafe fn epoll_pwait2(
     mask: *const sigset_t,
 ) -> Asked<c_int> {
     // SAFETY: as the caller says.
-    unsafe { wait(epfd, events, room, memory::timeout(timeout)?, memory::signal_mask(mask)) }
+    unsafe { wait(epfd, events, room, memory::timeout(timeout)?, memory::signal_mask(mask)?) }
 }
 
 /// # Safety

@@ -23,10 +23,10 @@ const COUNT_MAX: nfds_t = 1 << 24;
 /// As poll(2).
 #[inline]
 pub(crate) unsafe fn any_ours(fds: *const pollfd, count: nfds_t) -> bool {
-    if !active() || fds.is_null() || count > COUNT_MAX {
-        return false;
+    if !active() || count > COUNT_MAX || memory::is_bad(fds.addr(), count as usize * size_of::<pollfd>()) {
+        return false; // The kernel says what is wrong with it.
     }
-    // SAFETY: not null, and as the caller says.
+    // SAFETY: not bad, and as the caller says.
     unsafe { std::slice::from_raw_parts(fds, count as usize) }.iter().any(|entry| ours(entry.fd))
 }
 
@@ -51,7 +51,7 @@ pub(crate) unsafe fn ppoll(
     mask: *const sigset_t,
 ) -> Asked<c_int> {
     // SAFETY: as the caller says.
-    unsafe { wait(fds, count, memory::timeout(timeout)?, memory::signal_mask(mask)) }
+    unsafe { wait(fds, count, memory::timeout(timeout)?, memory::signal_mask(mask)?) }
 }
 
 /// # Safety

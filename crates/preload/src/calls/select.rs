@@ -38,8 +38,13 @@ impl Sets {
         Sets { words: [read.cast(), write.cast(), except.cast()], count: usize::try_from(count).unwrap_or(0) }
     }
 
-    /// Whether any descriptor of the sets is ours.
+    /// Whether any descriptor of the sets is ours. What is wrong with a set the kernel says.
     pub(crate) fn any_ours(&self) -> bool {
+        let is_bad =
+            |set: &*mut c_ulong| !set.is_null() && memory::is_bad(set.addr(), self.count.div_ceil(8));
+        if self.words.iter().any(is_bad) {
+            return false;
+        }
         active() && (0..self.count).any(|fd| ours(fd as c_int) && (0..3).any(|set| self.has(set, fd)))
     }
 
@@ -92,8 +97,8 @@ pub(crate) unsafe fn select(sets: Sets, timeout: *mut timeval) -> Asked<c_int> {
     if timeout.is_null() {
         return wait(sets, None, None);
     }
-    // SAFETY: not null.
-    let given = unsafe { *timeout };
+    // SAFETY: as the caller says.
+    let given = unsafe { memory::copy(timeout)? };
     let seconds = u64::try_from(given.tv_sec).map_err(|_| EINVAL)?;
     let microseconds = u64::try_from(given.tv_usec).map_err(|_| EINVAL)?;
     let span = Duration::from_secs(seconds).saturating_add(Duration::from_micros(microseconds));
@@ -111,7 +116,7 @@ pub(crate) unsafe fn select(sets: Sets, timeout: *mut timeval) -> Asked<c_int> {
 /// As pselect(2).
 pub(crate) unsafe fn pselect(sets: Sets, timeout: *const timespec, mask: *const sigset_t) -> Asked<c_int> {
     // SAFETY: as the caller says.
-    unsafe { wait(sets, memory::timeout(timeout)?, memory::signal_mask(mask)) }
+    unsafe { wait(sets, memory::timeout(timeout)?, memory::signal_mask(mask)?) }
 }
 
 fn wait(sets: Sets, timeout: Option<Duration>, mask: Option<SignalMask>) -> Asked<c_int> {

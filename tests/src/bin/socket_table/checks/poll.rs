@@ -20,9 +20,23 @@ checks! {
     WAYS [
         all_kinds_of_readable, for_the_end_only, twice_in_a_set, negative_ones_are_ignored,
         order_is_that_of_the_set, of_a_listener_and_a_connection, priority_of_urgent_data,
-        after_reading_a_part,
+        after_reading_a_part, where_there_is_no_memory,
     ],
     BOTH [of_fresh_sockets, of_a_bound_udp_socket],
+}
+
+fn where_there_is_no_memory(s: &mut Scene) -> Done {
+    let mut pair = s.pair()?;
+    pair.tell(b"data")?;
+    let epfd = sys::epoll_create(0)?;
+    sys::epoll_add(epfd, pair.fd, libc::EPOLLIN, 1)?;
+    for address in [8, usize::MAX / 2 + 1] {
+        for (what, said) in sys::wait_for_events_at(address, pair.fd, epfd) {
+            s.see(what, said);
+        }
+    }
+    s.see("read", sys::read(pair.fd, 10));
+    Ok(())
 }
 
 const ALL: i16 = POLLIN | POLLPRI | POLLOUT | POLLRDHUP;
