@@ -3,9 +3,9 @@
 mod common;
 
 use clock::Duration;
-use common::{Pair, SERVER};
+use common::{CLIENT, Pair, SERVER};
 use stack::tcp::{RecvError, Shutdown, TcpError};
-use stack::{Config, ConnectionId, Stack, Stray};
+use stack::{Arrival, Config, ConnectionId, Stack, Stray};
 
 const ASKING: usize = 2;
 
@@ -106,4 +106,36 @@ fn of_a_flood_few_are_asked_about_at_a_time_and_the_others_have_their_turn() {
         }
     }
     assert!(others.iter().all(|id| is_reset(&mut pair, *id)), "nobody has them");
+}
+
+/// A process that did not run finds a SYN in its ring, which its sender sent again meanwhile, to another process.
+#[test]
+fn a_connection_that_another_process_has_is_not_reset_by_who_has_an_older_syn_of_it() {
+    let config = || Config { strays_max: ASKING, ..Config::default() };
+    let mut pair = Pair::with(Config::default(), config());
+    let listener = pair.server.listen(SERVER, 16);
+    let client = pair.client.connect(CLIENT, SERVER);
+    let mut syn = [0; 1500];
+    let len = pair.client.stack.poll_transmit(pair.now, &mut syn[..]).expect("a SYN").len;
+    let mut late = Stack::new(config(), [9; 32], pair.now);
+    std::mem::swap(&mut pair.server.stack, &mut late);
+    pair.server.listen(SERVER, 16);
+    for stack in [&mut pair.server.stack, &mut late] {
+        stack.on_packet(&syn[..len], &Arrival::default(), pair.now).unwrap();
+    }
+    std::mem::swap(&mut pair.server.stack, &mut late);
+    pair.run();
+    assert!(pair.server.stack.tcp_accept(listener).is_some());
+    // Its packets come to the other one from now on.
+    std::mem::swap(&mut pair.server.stack, &mut late);
+    let stray = send(&mut pair, client).unwrap();
+    pair.run_for(Duration::from_millis(50));
+    assert!(!is_reset(&mut pair, client));
+    let ends = (stray.local, stray.remote);
+    assert!(late.on_stray(ends.0, ends.1, &stray.octets, pair.now), "the owner has it");
+    let (local, remote) =
+        pair.client.stack.endpoints(client).map(|(client, server)| (server, client)).unwrap();
+    assert_eq!(ends, (local, remote));
+    // Nor does who has an older SYN say that others' segments are its own.
+    assert!(!pair.server.stack.on_stray(local, remote, &stray.octets, pair.now));
 }

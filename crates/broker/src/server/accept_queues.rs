@@ -71,6 +71,14 @@ impl AcceptQueues {
         AcceptQueues(Arc::new(Shared { program: Mutex::new(program), came_free: Condvar::new() }))
     }
 
+    /// Others are about to need the program, which takes some time to be attached.
+    pub(super) fn prepare(&self) {
+        let mut program = self.0.program.lock().unwrap_or_else(PoisonError::into_inner);
+        if check_cookies().is_ok() {
+            let _ = program.get(); // Who needs it is told why there is none.
+        }
+    }
+
     fn slot_for(&self, listener: BorrowedFd<'_>) -> Result<TakenSlot<'_>, Refusal> {
         check_cookies()?;
         let cookie = sockopt::socket_cookie(listener).map_err(not_taken)?;

@@ -66,6 +66,10 @@ impl Broker {
             Some(id) => self.registry.claim_again(client, shadow, id)?,
             None => self.registry.claim(client, shadow)?,
         };
+        if purpose == Purpose::Listener && self.registry.has_others(client, claim) == Ok(true) {
+            let (queues, user) = (self.accept_queues.clone(), self.user_of(client));
+            self.helpers.have_done(user, move || queues.prepare());
+        }
         self.offer_handshakes(client, now);
         kept.into_iter().for_each(|socket| self.kept.insert((claim, client), socket));
         let places = self.registry.places_of((claim, client)).into_iter().take(PLACES_MAX);

@@ -76,7 +76,7 @@ impl Stack {
         let hash = self.flows.hash_of(&key);
         match self.find_flow(hash, &key) {
             Some(place) if place & HALF_OPEN != 0 => {
-                self.on_half_open_segment(place & !HALF_OPEN, segment, now);
+                return self.on_half_open_segment(place & !HALF_OPEN, segment, now);
             }
             Some(place) => {
                 if let Some((id, _)) = self.connections.at(place) {

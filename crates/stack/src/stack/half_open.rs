@@ -1,5 +1,6 @@
 //! Half-open connections: SYN-ACKs and the answers to them (RFC 9293, 3.10.7.4 for SYN-RECEIVED; RFC 4987).
 
+use super::arrival::Whose;
 use super::passive::Opening;
 use super::{HALF_OPEN, ListenerId, Rooms, Stack, TRANSMIT_QUANTUM, Transmit};
 use crate::path::LinkId;
@@ -168,13 +169,20 @@ impl Stack {
         }
     }
 
-    pub(super) fn on_half_open_segment(&mut self, place: u32, segment: &Segment<'_>, now: Instant) {
+    /// A segment came for a handshake. Returns whose it is.
+    ///
+    /// What acknowledges another SYN-ACK than ours may be another process's: the peer sent its SYN again, and by another queue, because this process did
+    /// not run for a while.
+    pub(super) fn on_half_open_segment(&mut self, place: u32, segment: &Segment<'_>, now: Instant) -> Whose {
         let Some((_, half_open)) = self.half_open.at(place) else {
-            return;
+            return Whose::Ours;
         };
+        if self.shared.config.strays_max > 0 && half_open.is_of_another(segment) {
+            return Whose::Unknown;
+        }
         let listener_id = half_open.listener;
         let Some(listener) = self.listeners.get(listener_id) else {
-            return;
+            return Whose::Ours;
         };
         let hop = self.shared.paths.hop(half_open.path);
         match half_open.on_segment(segment, listener.options.defer_accept) {
@@ -203,5 +211,6 @@ impl Stack {
             }
             HalfOpenVerdict::Complete => self.complete(place, hop, segment, now),
         }
+        Whose::Ours
     }
 }

@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use clock::{Duration, Instant};
 use wire::tcp::{Tcp, flag};
 
+use super::arrival::Whose;
 use super::recent_flows::RecentFlows;
 use super::replies::reset_of;
 use super::{ConnectionId, HALF_OPEN, Stack};
@@ -75,7 +76,7 @@ impl Stack {
         let Ok(tcp) = Tcp::parse(octets) else { return true };
         let segment = Segment::new(&tcp, Ecn::NotEct);
         if place & HALF_OPEN != 0 {
-            self.on_half_open_segment(place & !HALF_OPEN, &segment, now);
+            return matches!(self.on_half_open_segment(place & !HALF_OPEN, &segment, now), Whose::Ours);
         } else if let Some((id, connection)) = self.connections.at(place) {
             let hop = self.shared.paths.hop(connection.path);
             self.on_connection_segment(id, hop, &segment, now);

@@ -76,6 +76,14 @@ pub(crate) enum HalfOpenVerdict {
 }
 
 impl HalfOpen {
+    /// Whether a segment acknowledges another SYN-ACK than this one's.
+    pub(crate) fn is_of_another(&self, segment: &Segment<'_>) -> bool {
+        segment.has(flag::ACK)
+            && !segment.has(flag::SYN)
+            && !segment.has(flag::RST)
+            && segment.ack != self.agreement.iss + 1
+    }
+
     /// RFC 9293, 3.10.7.4 for SYN-RECEIVED, whose windows begin at `irs + 1` and `iss + 1`.
     pub(crate) fn on_segment(&self, segment: &Segment<'_>, defer_accept: Option<u8>) -> HalfOpenVerdict {
         let rcv_nxt = self.agreement.irs + 1;
