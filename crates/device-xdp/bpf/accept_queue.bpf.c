@@ -66,7 +66,8 @@ int sidestep_accept(struct __sk_buff *packet)
 	struct agreements agreements;
 	struct bpf_sock *found;
 
-	if (!wanted || packet->mark != wanted->mark)
+	// A slot that nobody has used yet has no mark, as most packets.
+	if (!wanted || !packet->mark || packet->mark != wanted->mark)
 		return NEXT;
 	// One that comes too late would be reset.
 	if (wanted->outcome != WAITING)

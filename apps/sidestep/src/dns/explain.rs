@@ -356,7 +356,6 @@ fn query(name: Name<'_>, qtype: Rtype, ecs: Option<Prefix>) -> Vec<u8> {
     message
 }
 
-/// The wildcard that answers for a name of which there are no records.
 /// What answers for a name: its own node, or a wildcard.
 fn node_for<'z>(zone: &'z Zone, name: Name<'_>) -> Option<Node<'z>> {
     let wildcard = || zone.closest_encloser(name.as_bytes(), &LabelStarts::of(name)).wildcard();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::mem;
 use std::net::IpAddr;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -16,7 +16,6 @@ use dns_wire::{Name, NameBuf};
 use dns_zone::text::{Files, Limits, TextFile, ZoneTextError, ZoneTextErrors, origin_from_path};
 use dns_zone::versioned::Pages;
 use dns_zone::{Overlay, Zone, load_overlay, load_source, load_zone};
-use rustix::fs::OFlags;
 
 use super::config::ZoneSpec;
 use super::health::Target;
@@ -38,20 +37,11 @@ struct Disk {
 
 impl Files for Disk {
     fn open(&mut self, path: &Path) -> io::Result<TextFile> {
-        let file = open_at_once(path).map_err(explain_denial)?;
+        let file = std::fs::File::open(path).map_err(explain_denial)?;
         let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::Error::other("it is not a regular file"));
-        }
         self.files.push((path.to_owned(), Stamp::of_settled(&metadata)));
         Ok(TextFile { text: Box::new(file), len: metadata.len() })
     }
-}
-
-/// Opens a file to read it. One would wait for a writer of a named pipe (fifo(7)), and all that waits for the zone with it.
-fn open_at_once(path: &Path) -> io::Result<std::fs::File> {
-    let at_once = OFlags::NONBLOCK.bits() as i32; // A small number.
-    std::fs::File::options().read(true).custom_flags(at_once).open(path)
 }
 
 /// What changes when a file does.
@@ -971,18 +961,6 @@ mod tests {
         now = Instant::now();
         looks.want_all(&loaded, now);
         assert_eq!(in_turn(&looks, now), [1, 0, 2]);
-    }
-
-    #[test]
-    fn a_named_pipe_is_no_zone_and_is_not_waited_for() {
-        let zones = Zones::new("pipe");
-        let spec = zones.write("a.test.zone", 0, "");
-        let path = spec.file.clone();
-        fs::remove_file(&path).unwrap();
-        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR).unwrap();
-        let loaded = load_catalog(&[spec], None, &Choice::default(), true, Clients::default());
-        let (served, problem) = state(&loaded);
-        assert!(served.is_none() && problem.unwrap().ends_with("it is not a regular file"));
     }
 
     #[test]

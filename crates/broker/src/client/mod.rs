@@ -524,7 +524,8 @@ impl Client {
         self.tell(&Request::Book, &[book])
     }
 
-    /// Whether another process has claimed the same socket. This is asked from time to time, so a broker that has kept anybody waiting is not waited for.
+    /// Whether another process has claimed the same socket. Without an answer it may be asked again later, so a broker that has kept anybody waiting is not
+    /// waited for.
     pub fn is_shared(&mut self, claim: ClaimId) -> Result<bool, ClientError> {
         if self.is_behind()? || self.waits_since().is_some_and(|since| since.elapsed() >= PATIENCE_IN_PASSING)
         {

@@ -40,7 +40,7 @@ pub(super) type Ends = (SocketAddr, SocketAddr);
 /// How the kernel's program is attached, which packets with this mark are for.
 pub(super) type Attach = fn(u32) -> Result<AcceptQueueProgram, XdpError>;
 
-/// The program, from when it is first needed, and its slots.
+/// The program, from when it may be needed, and its slots.
 #[derive(Clone)]
 pub(super) struct AcceptQueues(Arc<Shared>);
 
@@ -73,8 +73,10 @@ impl AcceptQueues {
 
     /// Others are about to need the program, which takes some time to be attached.
     pub(super) fn prepare(&self) {
-        let mut program = self.0.program.lock().unwrap_or_else(PoisonError::into_inner);
-        if check_cookies().is_ok() {
+        // If somebody else has the lock, it is being attached, or used.
+        if let Ok(mut program) = self.0.program.try_lock()
+            && check_cookies().is_ok()
+        {
             let _ = program.get(); // Who needs it is told why there is none.
         }
     }
@@ -292,7 +294,7 @@ pub(super) fn not_taken(error: impl Display) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
     use std::sync::mpsc::{Receiver, channel};
     use std::thread::spawn;
 
@@ -310,6 +312,19 @@ mod tests {
             tell.send(()).unwrap();
         });
         told
+    }
+
+    #[test]
+    fn loopback_goes_on_while_no_connection_is_on_its_way() {
+        let lab = lab::require_root_and_xdp().then(|| lab::Lab::new().unwrap());
+        let Some(lab) = lab else { return };
+        let _turn = super::super::tests::LABORATORY.lock().unwrap_or_else(PoisonError::into_inner);
+        lab.inside(lab::Side::Server, || {
+            let queues = AcceptQueues::new(AcceptQueueProgram::attach);
+            queues.prepare();
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            TcpStream::connect_timeout(&listener.local_addr().unwrap(), PATIENCE).unwrap();
+        });
     }
 
     /// As when a client keeps the lock of its listener while a helper has a slot for it.

@@ -501,7 +501,7 @@ impl Attachment for Brokered {
         }
         let octets = if stray.octets.len() <= PASSED_MAX { &*stray.octets } else { &[] };
         let begun = self.ask(|client| match client.begin_stray(stray.local, stray.remote, octets) {
-            Err(ClientError::TimedOut) => Ok(None), // The broker may have been stopped. As above.
+            Err(ClientError::TimedOut | ClientError::Unmade(_)) => Ok(None), // The broker may have been stopped. As above.
             begun => begun.map(Some),
         });
         match begun {
@@ -527,7 +527,7 @@ impl Attachment for Brokered {
     fn begin_inherit(&mut self, local: SocketAddr, remote: SocketAddr) -> Inherits {
         let keys = self.inherited_keys.clone();
         let begun = self.ask(|client| match client.begin_move_for(&keys, local, remote) {
-            Err(ClientError::TimedOut) if !client.is_left_alone() => Ok(None),
+            Err(ClientError::TimedOut | ClientError::Unmade(_)) if !client.is_left_alone() => Ok(None),
             begun => begun.map(Some),
         });
         match begun {

@@ -159,8 +159,9 @@ impl State {
         let Role::Udp(udp) = &mut socket.role else { return };
         udp.peer = None;
         socket.unclaimable = None; // It may get another address.
-        self.move_datagrams(id, now);
-        if let Some(attachment) = self.attachment() {
+        if self.move_datagrams(id, now)
+            && let Some(attachment) = self.attachment()
+        {
             attachment.settle();
         }
     }

@@ -197,7 +197,7 @@ impl State {
     fn finish(&mut self, now: clock::Instant) {
         // Who has claimed a listener may have been left a connection before it has a queue.
         if self.queue.runtime.is_some() || self.has_claims() {
-            self.settle_begun();
+            let now = self.settle_begun(now);
             self.move_shared_datagrams(now);
             self.close_listeners(now);
             self.hear_if_due(now);

@@ -29,25 +29,28 @@ impl State {
         }
     }
 
-    /// The same for a process that may soon want the queues again.
-    pub(crate) fn move_datagrams(&mut self, id: SocketId, now: Instant) {
-        let Some(socket) = self.sockets.get_mut(id) else { return };
+    /// The same for a process that may soon want the queues again. Whether there were any that waited.
+    pub(crate) fn move_datagrams(&mut self, id: SocketId, now: Instant) -> bool {
+        let Some(socket) = self.sockets.get_mut(id) else { return false };
         let fd = socket.fd();
-        let Role::Udp(udp) = &mut socket.role else { return };
+        let Role::Udp(udp) = &mut socket.role else { return false };
         let (on_stack, claim) = (udp.on_stack.take(), socket.claim.take());
         self.release_claim(claim);
-        let Some(on_stack) = on_stack else { return };
+        let Some(on_stack) = on_stack else { return false };
+        let mut were_any = false;
         self.take_in(now); // What was taken from the kernel before: no more comes after that.
         if let Some(shadow) = internal::copy(fd) {
             let mut room = vec![0; DATAGRAM_MAX];
             while let Some(received) = self.next_datagram(on_stack, &mut room) {
                 self.deliver(shadow.as_fd(), &received, &room[..received.len]);
+                were_any = true;
             }
             internal::close(shadow);
         }
         if let Some(stack) = self.queue.stack() {
             stack.udp_close(on_stack);
         }
+        were_any
     }
 
     /// Takes the oldest datagram, whole: the kernel is not to deliver a part of one. An error that ICMP told of is nobody's any more.

@@ -53,7 +53,7 @@ impl State {
     /// A listener goes. If others of ours share its port, they go on. If another process may have it: see the page. If not, those who
     /// wait there are reset, as on Linux, and its connections become the kernel's: it has to know for whom the port is in use.
     pub(crate) fn close_listener(&mut self, id: SocketId, now: Instant) {
-        self.settle_begun();
+        let now = self.settle_begun(now);
         let Some(socket) = self.sockets.get(id) else { return };
         let (claim, local) = (socket.claim, crate::address::local_of(socket.fd()));
         let (Some(claim), Some(local)) = (claim, local) else { return self.take_off_listener(id, now) };
@@ -142,7 +142,7 @@ impl State {
     /// A listener goes on as the kernel's. Those who wait there are accepted all the same, and its connections become the kernel's: what
     /// comes to the port is the kernel's from now on.
     pub(crate) fn move_listener_to_kernel(&mut self, id: SocketId) {
-        self.settle_begun();
+        self.settle_begun(self.clock.now());
         let Some(socket) = self.sockets.get(id) else { return };
         let (Some(claim), Some(local)) = (socket.claim, crate::address::local_of(socket.fd())) else {
             return;

@@ -83,9 +83,7 @@ impl State {
         for (connection, outcome) in waiting.into_iter().zip(outcomes) {
             match outcome {
                 Enqueued::Done(outcome) => {
-                    // Nobody waits for a broker again that has stopped meanwhile.
-                    let outcome = if stay && outcome.is_err() { Err(NotMoved::NotYet) } else { outcome };
-                    match self.settle_enqueued(&connection, outcome, &accepted_as, terms) {
+                    match self.settle_enqueued(&connection, or_stay(outcome, stay), &accepted_as, terms) {
                         Err(WaitsAgain) => {
                             self.wait_again(id, &connection);
                             stay = true;
@@ -136,13 +134,17 @@ impl State {
         }
     }
 
-    /// A listener goes, or the process: what the broker has begun is waited for. What it refuses then could go nowhere later.
-    pub(crate) fn settle_begun(&mut self) {
+    /// A listener goes, or the process: what the broker has begun is waited for. What it refuses then could go nowhere later. Returns what time it is then.
+    pub(crate) fn settle_begun(&mut self, now: Instant) -> Instant {
+        if self.queue.begun.is_empty() {
+            return now;
+        }
         while let Some(request) = self.queue.begun.first().map(|begun| begun.request) {
             let attachment = self.attachment();
             let enqueued = attachment.map_or(Err(NotMoved::Lost), |it| it.await_enqueued(request));
             self.on_enqueued(request, enqueued);
         }
+        self.clock.now()
     }
 
     /// The broker is done with connections that were to wait in the kernel's accept queue; an error if nobody knows of any.
@@ -154,12 +156,19 @@ impl State {
         for begun in self.queue.begun.extract_if(.., |begun| begun.request == request).collect::<Vec<_>>() {
             let may_stay = self.listener_on_stack(begun.listener).is_some();
             let terms = if may_stay { Terms::Tried } else { Terms::Must };
+            let mut stay = false;
             for (at, connection) in begun.connections.iter().enumerate() {
                 let outcome = enqueued.as_ref().map_or_else(|why| Err(*why), |outcomes| outcomes[at]);
-                match self.settle_enqueued(connection, outcome, &begun.accepted_as, terms) {
-                    Err(WaitsAgain) => self.wait_again(begun.listener, connection),
+                match self.settle_enqueued(connection, or_stay(outcome, stay), &begun.accepted_as, terms) {
+                    Err(WaitsAgain) => {
+                        self.wait_again(begun.listener, connection);
+                        stay = true;
+                    }
                     Ok(kernel) => kernel.into_iter().for_each(|socket| self.move_to_sibling(socket)),
                 }
+            }
+            if stay {
+                self.try_again_later();
             }
         }
         self.follow_moved();
@@ -230,5 +239,13 @@ impl State {
         }
         self.take_adopted(id).into_iter().for_each(|socket| self.move_to_sibling(socket));
         true
+    }
+}
+
+/// Nobody waits for a broker again that has stopped meanwhile: what it refused may stay.
+fn or_stay(outcome: Result<(), NotMoved>, stay: bool) -> Result<(), NotMoved> {
+    match outcome {
+        Err(NotMoved::Refused | NotMoved::Never) if stay => Err(NotMoved::NotYet),
+        outcome => outcome,
     }
 }
