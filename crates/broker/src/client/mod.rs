@@ -340,7 +340,7 @@ impl Client {
             Moves::Answered(answer) => moved(answer),
             Moves::Begun(ticket) => {
                 let last = began + self.patience_to_move()?;
-                moved(self.await_move(ticket.0, Late::Forget, (began, last))?)
+                moved(self.await_move(ticket.0, (began, last))?)
             }
         }
     }
@@ -378,7 +378,7 @@ impl Client {
     pub fn await_enqueued(&mut self, ticket: Ticket) -> Result<Vec<(usize, Refusal)>, ClientError> {
         let since = Instant::now();
         let last = since + self.patience_to_move()?;
-        refused_of(self.await_move(ticket.0, Late::Forget, (since, last))?)
+        refused_of(self.await_move(ticket.0, (since, last))?)
     }
 
     /// Whether there are descriptors for the octets of a connection and for the kernel's socket, without which the broker would have moved it in
@@ -438,7 +438,7 @@ impl Client {
         let Some(time) = offered_for else {
             let last = began + self.patience_to_move()?;
             let id = self.put(request, fds, last)?;
-            return self.await_move(id, Late::Forget, (began, last)).map(Moves::Answered);
+            return self.await_move(id, (began, last)).map(Moves::Answered);
         };
         let id = match self.put(request, fds, began + time) {
             Err(ClientError::TimedOut) => return Err(Refusal::TooLate.into()),
@@ -458,13 +458,12 @@ impl Client {
     fn await_move(
         &mut self,
         id: u64,
-        late: Late,
         (since, last): (Instant, Instant),
     ) -> Result<Arrived<Answer>, ClientError> {
         if let Some(answer) = self.answer_until(id, last)? {
             return Ok(answer);
         }
-        self.wait_no_more(id, late, since);
+        self.wait_no_more(id, Late::Forget, since);
         Err(ClientError::TimedOut)
     }
 

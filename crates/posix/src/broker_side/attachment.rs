@@ -231,15 +231,15 @@ pub(crate) enum Enqueued {
 /// What came of all connections of a request that a broker had begun with, or of each of them.
 pub(crate) type CameOfBegun = Result<Vec<Result<(), NotMoved>>, NotMoved>;
 
-/// What became of the question for a connection that a process has inherited.
+/// Whether a parent was asked for a connection that a process has inherited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Inherits {
-    /// It was asked: [`Incident::ParentAnswers`].
-    Asked(RequestId),
-    /// The broker has no room for it now.
+pub(crate) enum Asked<T> {
+    /// It will answer, or has.
+    Yes(T),
+    /// The broker is not there for it yet, or has no room.
     NotYet,
     /// There is nobody to ask.
-    Nobodys,
+    Nobody,
 }
 
 /// A privileged process, or a stand-in for it.
@@ -347,8 +347,8 @@ pub(crate) trait Attachment: Send {
     /// A connection that was asked for by [`Incident::ChildAsks`] is not ours.
     fn refuse_child(&mut self, token: u64);
 
-    /// Asks for a connection that this process has inherited.
-    fn begin_inherit(&mut self, local: SocketAddr, remote: SocketAddr) -> Inherits;
+    /// Asks for a connection that this process has inherited: [`Incident::ParentAnswers`].
+    fn begin_inherit(&mut self, local: SocketAddr, remote: SocketAddr) -> Asked<RequestId>;
 
     /// Our connections are in this book from now on, for who tells their peers if this process is killed.
     fn keep_book(&mut self, _book: BorrowedFd<'_>) {}

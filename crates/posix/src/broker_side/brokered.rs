@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use broker::client::{self, Client, ClientError, Event, Granted, Search, Ticket};
 use broker::protocol::{
-    ENQUEUED_MAX, KEYS_MAX, Key, News, ProgramReport, Purpose as Asked, Refusal, Route, SocketReport,
+    ENQUEUED_MAX, KEYS_MAX, Key, News, ProgramReport, Purpose as ClaimedFor, Refusal, Route, SocketReport,
     Sources, Transport, Welcome,
 };
 use clock::{Duration, Instant};
@@ -17,7 +17,7 @@ use wire::{MacAddress, VlanTag};
 
 use crate::address::source_for;
 use crate::broker_side::attachment::{
-    Answers, Attachment, CameOfBegun, ClaimId, Enqueued, HomePorts, Incident, Inherits, NotMoved, Observer,
+    Answers, Asked, Attachment, CameOfBegun, ClaimId, Enqueued, HomePorts, Incident, NotMoved, Observer,
     Peer, Purpose, RequestId, Routed, SocketStatus, Status, Way,
 };
 use crate::broker_side::left_to_kernel::MadeBecause;
@@ -524,7 +524,7 @@ impl Attachment for Brokered {
         let _ = self.ask(|client| client.refuse_child(token));
     }
 
-    fn begin_inherit(&mut self, local: SocketAddr, remote: SocketAddr) -> Inherits {
+    fn begin_inherit(&mut self, local: SocketAddr, remote: SocketAddr) -> Asked<RequestId> {
         let keys = self.inherited_keys.clone();
         let begun = self.ask(|client| match client.begin_move_for(&keys, local, remote) {
             Err(ClientError::TimedOut | ClientError::Unmade(_)) if !client.is_left_alone() => Ok(None),
@@ -534,10 +534,10 @@ impl Attachment for Brokered {
             Ok(Some(ticket)) => {
                 let request = self.next_request();
                 self.inherits.push((request, ticket));
-                Inherits::Asked(request)
+                Asked::Yes(request)
             }
-            Ok(None) => Inherits::NotYet,
-            Err(_) => Inherits::Nobodys,
+            Ok(None) => Asked::NotYet,
+            Err(_) => Asked::Nobody,
         }
     }
 
@@ -708,11 +708,11 @@ fn incident_of(news: News) -> Option<Incident> {
 }
 
 /// What a claim is for, in the words of the protocol.
-fn asked(purpose: Purpose) -> (Transport, Asked) {
+fn asked(purpose: Purpose) -> (Transport, ClaimedFor) {
     match purpose {
-        Purpose::Listener => (Transport::Tcp, Asked::Listener),
-        Purpose::Outgoing => (Transport::Tcp, Asked::Outgoing),
-        Purpose::Udp => (Transport::Udp, Asked::Udp),
+        Purpose::Listener => (Transport::Tcp, ClaimedFor::Listener),
+        Purpose::Outgoing => (Transport::Tcp, ClaimedFor::Outgoing),
+        Purpose::Udp => (Transport::Udp, ClaimedFor::Udp),
     }
 }
 

@@ -7,7 +7,7 @@ use clock::Instant;
 use stack::ListenerId;
 use stack::tcp::Detached;
 
-use crate::broker_side::{ClaimId, Enqueued, NotMoved, RequestId};
+use crate::broker_side::{CameOfBegun, ClaimId, Enqueued, NotMoved, RequestId};
 use crate::descriptors::internal::{close, copy};
 use crate::ids::SocketId;
 use crate::kinship::Ends;
@@ -148,11 +148,7 @@ impl State {
     }
 
     /// The broker is done with connections that were to wait in the kernel's accept queue; an error if nobody knows of any.
-    pub(crate) fn on_enqueued(
-        &mut self,
-        request: RequestId,
-        enqueued: Result<Vec<Result<(), NotMoved>>, NotMoved>,
-    ) {
+    pub(crate) fn on_enqueued(&mut self, request: RequestId, enqueued: CameOfBegun) {
         for begun in self.queue.begun.extract_if(.., |begun| begun.request == request).collect::<Vec<_>>() {
             let may_stay = self.listener_on_stack(begun.listener).is_some();
             let terms = if may_stay { Terms::Tried } else { Terms::Must };

@@ -24,8 +24,8 @@ use transit::{Established, SocketKind};
 
 use crate::address::{decode, encode};
 use crate::broker_side::{
-    Answers, Attachment, CameOfBegun, ClaimId, Enqueued, HomePorts, Incident, Inherits, MadeBecause,
-    NotMoved, Peer, Purpose, RequestId, Routed, Status, Way,
+    Answers, Asked, Attachment, CameOfBegun, ClaimId, Enqueued, HomePorts, Incident, MadeBecause, NotMoved,
+    Peer, Purpose, RequestId, Routed, Status, Way,
 };
 use crate::descriptors::fd_table::FdTable;
 use crate::errno::Errno;
@@ -256,14 +256,14 @@ impl Attachment for Wire {
     fn refuse_child(&mut self, _: u64) {}
 
     /// It is the kernel's at once.
-    fn begin_inherit(&mut self, _: SocketAddr, _: SocketAddr) -> Inherits {
+    fn begin_inherit(&mut self, _: SocketAddr, _: SocketAddr) -> Asked<RequestId> {
         self.asked += 1;
         let open = self.others.asks_parent.fetch_add(1, Ordering::Relaxed) + 1;
         self.others.asked_parent_at_once.fetch_max(open, Ordering::Relaxed);
         let [ours, _] = syscall::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0).unwrap();
         let ours = Some(ours).filter(|_| !self.others.take_none.load(Ordering::Relaxed));
         self.incidents.push_back(Incident::ParentAnswers(RequestId(self.asked), ours));
-        Inherits::Asked(RequestId(self.asked))
+        Asked::Yes(RequestId(self.asked))
     }
 
     fn is_shared(&mut self, _: ClaimId) -> bool {

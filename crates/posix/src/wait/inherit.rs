@@ -4,7 +4,7 @@ use std::sync::MutexGuard;
 
 use clock::{Duration, Instant};
 
-use crate::broker_side::Inherits;
+use crate::broker_side::Asked;
 use crate::errno::{Errno, fail};
 use crate::ids::SocketId;
 use crate::process::{Process, State};
@@ -20,48 +20,37 @@ const ASKED_WITHIN: Duration = Duration::from_secs(60);
 /// Between two tries to ask.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Whether a parent was asked for a connection.
-#[derive(PartialEq, Eq)]
-enum Asked {
-    /// It will answer, or has.
-    Yes,
-    /// The broker is not there for it yet.
-    NotYet,
-    /// There is no parent to ask.
-    Nobody,
-}
-
 impl State {
     /// Asks for a connection that this process inherited, once.
-    fn ask_for_inherited(&mut self, id: SocketId) -> Asked {
+    fn ask_for_inherited(&mut self, id: SocketId) -> Asked<()> {
         let Some(Role::Stream(Place::FromParent(inherited))) =
             self.sockets.get(id).map(|socket| &socket.role)
         else {
-            return Asked::Yes;
+            return Asked::Yes(());
         };
         let (local, remote) = (inherited.local, inherited.remote);
         if inherited.request.is_some() {
-            return Asked::Yes;
+            return Asked::Yes(());
         }
         if let Some(kernel) = self.take_legacy(id) {
             self.go_on_with(id, kernel);
-            return Asked::Yes;
+            return Asked::Yes(());
         }
         if !self.reach() && self.attachment.as_ref().is_some_and(|attachment| attachment.may_be_reached()) {
             return Asked::NotYet;
         }
         let attachment = self.attachment();
-        let request = match attachment.map_or(Inherits::Nobodys, |it| it.begin_inherit(local, remote)) {
-            Inherits::Asked(request) => request,
-            Inherits::NotYet => return Asked::NotYet,
-            Inherits::Nobodys => return Asked::Nobody,
+        let request = match attachment.map_or(Asked::Nobody, |it| it.begin_inherit(local, remote)) {
+            Asked::Yes(request) => request,
+            Asked::NotYet => return Asked::NotYet,
+            Asked::Nobody => return Asked::Nobody,
         };
         if let Some(Role::Stream(Place::FromParent(inherited))) =
             self.sockets.get_mut(id).map(|socket| &mut socket.role)
         {
             inherited.request = Some(request);
         }
-        Asked::Yes
+        Asked::Yes(())
     }
 }
 
@@ -97,7 +86,7 @@ impl Process {
             let asked = state.ask_for_inherited(id);
             let now = self.now();
             let deadline = match asked {
-                Asked::Yes => None,
+                Asked::Yes(()) => None,
                 Asked::NotYet if now < until => Some(now + PAUSE),
                 Asked::NotYet | Asked::Nobody => return fail(libc::ECONNRESET),
             };
