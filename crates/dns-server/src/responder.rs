@@ -41,6 +41,8 @@ pub struct Asker {
     pub transport: dns_log::Transport,
     /// How long it may be idle.
     pub idle_timeout: Duration,
+    /// Whether it may carry a transfer.
+    pub takes_transfers: bool,
 }
 
 /// What a message over TCP gets.
@@ -140,7 +142,8 @@ impl DnsResponder {
             extras.push_keepalive(asker.idle_timeout);
         }
         if prepared.is_special() {
-            let client = Client { address, is_encrypted: asker.transport.is_encrypted() };
+            let is_encrypted = asker.transport.is_encrypted();
+            let client = Client { address, is_encrypted, takes_transfers: asker.takes_transfers };
             let special = (&**published, &mut self.responder, &*self.counters);
             match handle_special(special, buffer, len, client, transport) {
                 Special::Answered(answer) => return answer,

@@ -58,12 +58,14 @@ pub struct Client {
     pub address: IpAddr,
     /// Whether nobody on the way can read what it is sent: by TLS or QUIC.
     pub is_encrypted: bool,
+    /// Whether what it asks by may carry a transfer: not HTTPS, and not TLS before 1.3 (RFC 9103, 7.1).
+    pub takes_transfers: bool,
 }
 
 impl Client {
     /// One that asks by plain UDP or TCP.
     pub fn plain(address: IpAddr) -> Client {
-        Client { address, is_encrypted: false }
+        Client { address, is_encrypted: false, takes_transfers: true }
     }
 }
 

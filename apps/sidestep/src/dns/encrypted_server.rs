@@ -8,9 +8,8 @@ use std::thread::JoinHandle;
 use clock::Duration;
 use dns_front::{CertificateInUse, Front, Options, Question, Questions, Reply, Unfinished, Via};
 use dns_log::Transport;
-use dns_message::{pad, question_message};
+use dns_message::pad;
 use dns_server::{Admission, Answer, Asker, DnsResponder};
-use dns_wire::{Query, Rcode};
 
 use super::encrypted;
 use super::transfers::unix_time;
@@ -97,17 +96,16 @@ struct Answering {
 impl Answering {
     fn answer(&mut self, question: Question) {
         let (transport, idle_timeout) = (transport(question.via), self.idle_timeout);
-        let asker = Asker { remote: question.client, transport, idle_timeout };
-        let (takes_transfers, client) = (question.takes_transfers, question.client.ip());
+        let (remote, takes_transfers) = (question.client, question.takes_transfers);
+        let asker = Asker { remote, transport, idle_timeout, takes_transfers };
         let (octets, reply) = question.into_parts();
         self.buffer[..octets.len()].copy_from_slice(&octets); // The front takes no longer questions.
         let answer = match self.responder.respond_one(&mut self.buffer, octets.len(), &asker) {
             Answer::Reply(len) => self.buffer[..len].to_vec(),
-            Answer::Transfer(transfer) if takes_transfers => {
-                let messages = self.responder.messages(transfer, client);
+            Answer::Transfer(transfer) => {
+                let messages = self.responder.messages(transfer, remote.ip());
                 return reply.answer_many(Box::new(messages.map(|message| message.map_err(|_| Unfinished))));
             }
-            Answer::Transfer(_) => refusal(&octets).unwrap_or_default(),
             Answer::Update(update) => {
                 return self.responder.submit(update, Box::new(move |answer| send(reply, answer)));
             }
@@ -129,13 +127,4 @@ pub(crate) fn transport(via: Via) -> Transport {
 fn send(reply: Reply, mut answer: Vec<u8>) {
     pad(&mut answer, BLOCK);
     reply.answer(answer);
-}
-
-/// The answer to who asks for a transfer by TLS 1.2, without ALPN, or by HTTPS.
-fn refusal(octets: &[u8]) -> Option<Vec<u8>> {
-    const QR: u16 = 0x8000;
-    let query = Query::parse(octets).ok()?;
-    let flags = QR | Rcode::Refused as u16;
-    let id = u16::from_be_bytes([octets[0], octets[1]]);
-    Some(question_message(id, flags, query.qname(octets), query.qtype))
 }

@@ -51,7 +51,7 @@ impl StreamResponder {
     fn answer(&mut self, message: &[u8], client: SocketAddr) -> Answer {
         self.scratch[..message.len()].copy_from_slice(message);
         let (transport, idle_timeout) = (dns_log::Transport::Tcp, self.idle_timeout);
-        let asker = Asker { remote: client, transport, idle_timeout };
+        let asker = Asker { remote: client, transport, idle_timeout, takes_transfers: true };
         self.responder.respond_one(&mut self.scratch, message.len(), &asker)
     }
 
