@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use broker::client::{self, Client, ClientError, Event, Granted, Search, Ticket};
 use broker::protocol::{
-    ENQUEUED_MAX, KEYS_MAX, Key, News, ProgramReport, Purpose as ClaimedFor, Refusal, Route, SocketReport,
-    Sources, Transport, Welcome,
+    KEYS_MAX, Key, News, ProgramReport, Purpose as ClaimedFor, Refusal, Route, SocketReport, Sources,
+    Transport, Welcome,
 };
 use clock::{Duration, Instant};
 use stack::{Handshake, Hop, LateSegment, LinkHeader, LinkId, RouteClamp, SourceFilter, Stray};
@@ -31,6 +31,8 @@ const HOME_PORTS_MAX: usize = 16;
 const ENTRIES_MAX: u32 = 1 << 16;
 /// A stray is passed on with what it says if it has so many octets at most: requests are short, and octets are numbers in messages.
 const PASSED_MAX: usize = 512;
+/// Connections that one request moves into an accept queue, fewer than the broker takes: so many wait if it is stopped in the middle.
+const ENQUEUED_TOGETHER: usize = 8;
 /// How long a broker has for its first answer before the program goes on without it. It may come later.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(3);
 /// How long after the end of a broker another one that had joined it may need to take its place.
@@ -460,7 +462,7 @@ impl Attachment for Brokered {
         offered_for: Option<Duration>,
     ) -> Vec<Enqueued> {
         let mut enqueued = Vec::with_capacity(connections.len());
-        for some in connections.chunks(ENQUEUED_MAX) {
+        for some in connections.chunks(ENQUEUED_TOGETHER) {
             // Where it stands still, others need not find out again.
             let stands_still = !self.enqueues.is_empty() && offered_for.is_some();
             match stands_still {
