@@ -12,6 +12,7 @@ mod live;
 mod logging;
 mod observe;
 mod output;
+mod port;
 mod run;
 mod status;
 mod systemd;

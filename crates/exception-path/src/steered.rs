@@ -74,7 +74,7 @@ const fn place(verdict: Verdict) -> usize {
     }
 }
 
-/// A device behind the steering decision: [`Device::rx_burst`] returns what is claimed, and a TAP interface gets the rest. What the kernel sends
+/// A device behind the steering decision: [`Device::rx_burst`] appends what is claimed, and a TAP interface gets the rest. What the kernel sends
 /// by that interface leaves by the device.
 pub struct Steered<D> {
     device: D,
@@ -98,8 +98,8 @@ impl<D: Device> Steered<D> {
         Steered { device, claims: Cache::new(claims), tap, counts, since_kernel: 0, unsent: Burst::new() }
     }
 
-    /// Sorts what has just arrived behind the first `before` frames of `burst`; returns how many stay.
-    fn steer(&mut self, burst: &mut Burst, before: usize) -> usize {
+    /// Sorts what has just arrived behind the first `before` frames of `burst`: what is claimed stays.
+    fn steer(&mut self, burst: &mut Burst, before: usize) {
         let table = self.claims.load();
         let verdicts: ArrayVec<Verdict, BURST> =
             burst[before..].iter().map(|frame| table.verdict(frame.bytes())).collect();
@@ -114,7 +114,6 @@ impl<D: Device> Steered<D> {
                 }
             }
         }
-        claimed
     }
 
     /// Counts a frame that is not ours, and gives it to the kernel if it is the kernel's.
@@ -165,10 +164,12 @@ impl<D: Device> Device for Steered<D> {
         let before = burst.len();
         let received = self.device.rx_burst(burst, now);
         self.since_kernel += 1;
-        if received == 0 || self.since_kernel >= KERNEL_EVERY {
-            self.send_for_kernel(now);
+        let looks_at_kernel = received == 0 || self.since_kernel >= KERNEL_EVERY;
+        let sent = if looks_at_kernel { self.send_for_kernel(now) } else { 0 };
+        if received > 0 {
+            self.steer(burst, before);
         }
-        if received == 0 { 0 } else { self.steer(burst, before) }
+        received + sent
     }
 
     fn tx_burst(&mut self, burst: &mut Burst, now: Instant) -> usize {
@@ -217,5 +218,46 @@ impl<D: Device> Device for Steered<D> {
 
     fn counters(&self) -> DeviceCounters {
         self.device.counters()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use device::memory::{Config, MemoryDevice, pair};
+    use lab::{Lab, Side, require_root_and_xdp};
+    use wire::MacAddress;
+
+    use super::*;
+
+    const NOW: Instant = Instant::ZERO;
+
+    /// A device that nothing is claimed of, and the other end of its wire.
+    fn unclaimed() -> (Steered<MemoryDevice>, MemoryDevice) {
+        let taps = TapInterface::open("steered0", 1, MacAddress([2, 0, 0, 0, 0, 1]), 1500).unwrap();
+        let tap = Arc::new(taps.into_iter().next().expect("one queue was asked for"));
+        let (mut near, mut far) = pair(&Config::default());
+        let claims = Arc::new(ArcSwap::from_pointee(ClaimTable::new(&BTreeSet::new())));
+        (Steered::new(near.remove(0), claims, tap, Arc::default()), far.remove(0))
+    }
+
+    #[test]
+    fn frames_between_the_kernel_and_the_device_are_work() {
+        if !require_root_and_xdp() {
+            return;
+        }
+        let lab = Lab::new().unwrap();
+        lab.inside(Side::Server, || {
+            let (mut steered, mut peer) = unclaimed();
+            lab.ip(Side::Server, "link set steered0 up").unwrap();
+            let mut burst = Burst::new();
+            while steered.rx_burst(&mut burst, NOW) > 0 {} // What the kernel says to a new interface.
+            assert_eq!(steered.rx_burst(&mut burst, NOW), 0);
+            let mut frame = peer.alloc().unwrap();
+            frame.copy_from(&[0xff; 60]);
+            peer.tx_burst(&mut Burst::from_iter([frame]), NOW);
+            assert_eq!((steered.rx_burst(&mut burst, NOW), burst.len()), (1, 0), "the kernel has it");
+        });
     }
 }

@@ -49,6 +49,14 @@ pub fn raise(fd: OwnedFd, least: RawFd) -> io::Result<OwnedFd> {
     Ok(raised)
 }
 
+/// `fd` is not for the next program that this process becomes.
+///
+/// # Errors
+/// `EBADF`.
+pub fn close_on_exec(fd: RawFd) -> io::Result<()> {
+    fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC.into()).map(drop)
+}
+
 /// Commands of fcntl(2) whose argument is a number.
 ///
 /// # Errors

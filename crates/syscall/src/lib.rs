@@ -17,8 +17,8 @@ use std::io;
 
 pub use epoll::{EpollEvent, epoll_create, epoll_ctl, epoll_pwait2, epoll_wait};
 pub use file::{
-    close, close_range, dup, dup_from, dup_owned, dup3, eventfd, fcntl, ioctl, lseek, pipe, pread, raise,
-    read, splice, write,
+    close, close_on_exec, close_range, dup, dup_from, dup_owned, dup3, eventfd, fcntl, ioctl, lseek, pipe,
+    pread, raise, read, splice, write,
 };
 pub use memory::SharedWords;
 pub use message::{Message, MessageMut, MessageReceived, receive_message, send_message};

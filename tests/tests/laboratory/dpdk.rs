@@ -1,4 +1,4 @@
-//! `sidestep dns serve --device dpdk:...` over DPDK's virtual ports. Needs the binary to be built with `--features dpdk`.
+//! `--device dpdk:...` of `sidestep dns serve`, `gun` and `run`, over DPDK's virtual ports. Needs the binary to be built with `--features dpdk`.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -171,6 +171,89 @@ fn an_interface_that_the_user_has_made_is_taken_and_stays() {
     assert_serves(&lab);
     server.child.end();
     assert!(lab.ip(Side::Server, "address show dpdk0").unwrap().contains(SERVERS[0]));
+}
+
+/// The octets of a page of a program's, or why there are none.
+fn page(lab: &Lab, server: &str, path: &str) -> Result<Vec<u8>, String> {
+    let mut curl = lab.command(Side::Client, "curl");
+    let output = curl.args(["-sgm", "30", &format!("http://{server}:8080/{path}")]).output().unwrap();
+    if output.status.success() { Ok(output.stdout) } else { Err(output.status.to_string()) }
+}
+
+#[test]
+fn a_program_is_accelerated_behind_a_port_and_all_else_is_the_kernels() {
+    let Some((lab, _turn)) = lab() else { return };
+    let pages = Directory::new().unwrap();
+    let large = "0123456789abcdef".repeat(100_000);
+    pages.write("small", "hello\n").unwrap();
+    pages.write("large", &large).unwrap();
+    let directory = pages.path().display().to_string();
+    let run = [
+        "run",
+        "--device",
+        "dpdk:net_tap0,iface=wire0",
+        "--address",
+        "10.77.0.1/24",
+        "--address",
+        "fd77::1/64",
+    ];
+    let program = ["--", "python3", "-m", "http.server", "8080", "--bind", "::", "--directory", &directory];
+    let binary = lab::sidestep_binary().display().to_string();
+    let mut server = lab.spawn_in(Side::Server, &binary, &[&run[..], &program].concat()).unwrap();
+    server.wait_for_line("Serving HTTP", PATIENCE).unwrap();
+    lab.ip(Side::Server, &format!("link set wire0 netns {}", lab.namespace(Side::Client))).unwrap();
+    lab.ip(Side::Client, "link set wire0 address 02:00:00:00:00:02").unwrap();
+    configure(&lab, Side::Client, "wire0", PEERS);
+    for server in SERVERS {
+        let server = if server.contains(':') { format!("[{server}]") } else { server.to_owned() };
+        assert_eq!(page(&lab, &server, "small").unwrap(), b"hello\n");
+        assert!(page(&lab, &server, "large").unwrap() == large.as_bytes(), "{server}");
+    }
+    lab.run_in(Side::Client, "ping", &["-c1", "-w30", SERVERS[0]]).unwrap();
+
+    let pid = server.pid().to_string();
+    let status = lab.command(Side::Server, &binary).args(["status", "--pid", &pid]).output().unwrap();
+    let status = String::from_utf8(status.stdout).unwrap();
+    assert!(status.contains("dpdk0: AF_XDP") && status.contains("redirected"), "{status}");
+
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait(PATIENCE).unwrap().code(), Some(128 + 15), "the program's: {}", server.output());
+    assert!(lab.ip(Side::Server, "link show dpdk0").is_err(), "the TAP interface goes with `sidestep run`");
+}
+
+#[test]
+fn a_program_has_none_of_the_descriptors_of_a_port() {
+    let Some((lab, _turn)) = lab() else { return };
+    let directory = Directory::new().unwrap();
+    let memif =
+        format!("dpdk:net_memif0,role=server,socket-abstract=no,socket={}/s", directory.path().display());
+    let listed = |device: &str| {
+        let mut command = lab.command(Side::Server, &lab::sidestep_binary().display().to_string());
+        let output = command.args(["run", "--device", device, "--", "ls", "/proc/self/fd"]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(listed(&memif), listed("lo"));
+}
+
+#[test]
+fn what_a_run_cannot_do_with_ports_it_says_and_starts_no_program() {
+    let Some((lab, _turn)) = lab() else { return };
+    let fails = |words: &[&str]| {
+        let mut command = lab.command(Side::Server, &lab::sidestep_binary().display().to_string());
+        let output = command.arg("run").args(words).output().unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{words:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let port = "--device=dpdk:net_null0";
+    let several = fails(&[port, "--device=dpdk:net_null1", "--", "echo"]);
+    assert!(several.contains("one process can have one port of DPDK"), "{several}");
+    let taken_over = fails(&[port, "--take-over"]);
+    assert!(taken_over.contains("there is nothing to take over"), "{taken_over}");
+    let none = fails(&["--device=lo", "--address=10.77.0.1/24", "--", "echo"]);
+    assert!(none.contains("--address is for a port of DPDK: --device lo is none"), "{none}");
+    let no_driver = fails(&["--device=dpdk:net_nonsense0", "--", "echo"]);
+    assert!(no_driver.contains("DPDK's environment did not start"), "{no_driver}");
 }
 
 #[test]

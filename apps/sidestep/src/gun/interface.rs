@@ -5,10 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use anyhow::{Context, bail, ensure};
 use clock::{Duration, Instant};
 use control::{
-    KernelRoute, Mirror, PortConfig, PortEvent, PortSupervisor, bring_up, kernel_name, look_for_neighbour,
-    route_to,
+    KernelRoute, Mirror, PortConfig, PortEvent, PortSupervisor, kernel_name, look_for_neighbour, route_to,
 };
-use device::{Burst, DataPath, Device};
+use device::{Burst, Device};
 use device_xdp::{SteeringOptions, XdpOptions, XdpPath};
 use engine::Clock;
 use steering::{ListenAddress, Transport, VlanTags};
@@ -18,7 +17,8 @@ use wire::{Endpoints, Envelope, MacAddress, VlanTag};
 use super::kernel::{local_for, reserve};
 use super::load::Range;
 use super::next_hop::NextHop;
-use super::options::{Origin, Port};
+use super::options::Origin;
+use crate::port::{OpenPort, PortOptions, port_name};
 
 /// How long the kernel may take to find the next hop, and an interface's queues to become free.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -29,17 +29,10 @@ const FRAMES: u32 = 8192;
 /// Bursts that are passed on between two looks.
 const BURSTS_MAX: usize = 64;
 
-/// An interface of the kernel, and the way to its packets.
-struct Link {
-    interface: String,
-    path: Box<dyn DataPath>,
-    queues: u16,
-}
-
 /// Answers may have `payload` octets if the kernel makes them of fragments.
 pub(crate) fn open(device: &str, server: SocketAddr, origin: &Origin, payload: u16) -> anyhow::Result<Range> {
-    let Link { interface, path, queues } = match device.strip_prefix("dpdk:") {
-        Some(port) => open_port(port, &origin.port)?,
+    let OpenPort { interface, path, queues } = match port_name(device) {
+        Some(name) => origin.port.open(name)?,
         None => open_interface(device, &origin.port)?,
     };
     let local =
@@ -60,25 +53,13 @@ pub(crate) fn open(device: &str, server: SocketAddr, origin: &Origin, payload: u
     Ok(Range::new(device, description, ways, queues, supervisor).beside(sockets).following(next_hop))
 }
 
-fn open_interface(interface: &str, port: &Port) -> anyhow::Result<Link> {
-    if let Some(option) = port.given() {
-        bail!("{option} is for a port of DPDK: --device {interface} is none");
-    }
+fn open_interface(interface: &str, port: &PortOptions) -> anyhow::Result<OpenPort> {
+    port.refuse(interface)?;
     let interface = kernel_name(interface);
     let queues = device_xdp::queue_pairs(&interface)?;
     let options = XdpOptions { frames_per_queue: FRAMES, ..XdpOptions::default() };
     let path = XdpPath::new(&interface, SteeringOptions::default(), options);
-    Ok(Link { interface, path: Box::new(path), queues })
-}
-
-fn open_port(name: &str, port: &Port) -> anyhow::Result<Link> {
-    let options = port.dpdk();
-    let path = device_dpdk::open(&name.parse().context("--device")?, &options)?;
-    for address in &port.addresses {
-        bring_up(&options.tap, address.addr(), address.prefix_len())
-            .with_context(|| format!("giving {} the address {address}", options.tap))?;
-    }
-    Ok(Link { interface: options.tap, path, queues: options.queues })
+    Ok(OpenPort { interface, path: Box::new(path), queues })
 }
 
 fn ends(own: SocketAddr, server: SocketAddr) -> Endpoints {

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
 use clock::Duration;
-use device_dpdk::DpdkOptions;
 use dns_client::Trust;
 use dns_wire::Rtype;
 use gun::flights::PORTS_MAX;
@@ -23,6 +22,8 @@ use rustix::net::{AddressFamily, SocketType};
 use rustls::ClientConfig;
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
+
+use crate::port::PortOptions;
 
 /// Questions a second at most.
 const RATE_MAX: f64 = 100e6;
@@ -137,50 +138,7 @@ pub(crate) struct Origin {
     pub(crate) device: Option<String>,
 
     #[command(flatten)]
-    pub(crate) port: Port,
-}
-
-/// What a port of DPDK needs besides its name.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct Port {
-    /// With a port of DPDK: the name of its interface in the kernel, which may be there and have addresses already [default: dpdk0].
-    #[arg(long, value_name = "IF", requires = "device")]
-    tap: Option<String>,
-
-    /// With a port of DPDK: have its interface up and give it this address, such as 192.0.2.2/24. May be given several times.
-    #[arg(long = "address", value_name = "PREFIX", requires = "device")]
-    pub(crate) addresses: Vec<IpNet>,
-
-    /// With a port of DPDK: further arguments for its environment (EAL), such as `--eal-args='-m 512 --no-huge'`.
-    #[arg(
-        long,
-        value_name = "ARGUMENTS",
-        value_delimiter = ' ',
-        allow_hyphen_values = true,
-        requires = "device"
-    )]
-    eal_args: Vec<String>,
-}
-
-impl Port {
-    pub(crate) fn dpdk(&self) -> DpdkOptions {
-        let defaults = DpdkOptions::default();
-        DpdkOptions {
-            tap: self.tap.clone().unwrap_or(defaults.tap),
-            eal_arguments: self.eal_args.clone(),
-            ..defaults
-        }
-    }
-
-    /// The first of the options that were given, if any was.
-    pub(crate) fn given(&self) -> Option<&'static str> {
-        let given = [
-            ("--tap", self.tap.is_some()),
-            ("--address", !self.addresses.is_empty()),
-            ("--eal-args", !self.eal_args.is_empty()),
-        ];
-        given.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
-    }
+    pub(crate) port: PortOptions,
 }
 
 /// Whose certificates are good.

@@ -3,6 +3,7 @@
 //! This process is the broker. It has the privileges, starts the program with our library in front of the C library, and runs until
 //! the program and all its descendants have ended. If acceleration is impossible, the program runs on the kernel, and one line says why.
 
+mod carrier;
 mod executable;
 mod family;
 mod judgement;
@@ -25,7 +26,9 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::logging::LogOptions;
+use crate::port::PortOptions;
 use crate::xdp_mode::XdpMode;
+use carrier::Carrier;
 pub(crate) use executable::is_go;
 use executable::{Executable, NotFound};
 use family::Family;
@@ -46,9 +49,12 @@ const GATHER_US: u32 = 40;
 #[derive(Args)]
 #[command(override_usage = "sidestep run [OPTIONS] -- <PROGRAM> [ARGS]...")]
 pub(crate) struct Options {
-    /// Interface to accelerate. May be repeated [default: every interface that supports it].
-    #[arg(long = "device", value_name = "IF")]
+    /// Interface to accelerate, or a port of DPDK, such as `dpdk:0000:03:00.0` or `dpdk:net_memif0,role=client`, which gets one. May be repeated
+    /// [default: every interface that supports it].
+    #[arg(id = "device", long, value_name = "IF|dpdk:PORT")]
     devices: Vec<String>,
+    #[command(flatten)]
+    port: PortOptions,
     /// What to accelerate [default: by the program's name].
     #[arg(long, value_name = "NAME")]
     profile: Option<profile::Name>,
@@ -99,6 +105,10 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    fn spin(&self) -> Duration {
+        Duration::from_micros(self.spin_us.into())
+    }
+
     /// Packets gather by default only if the program does not spin: that is how users ask to spare the processor.
     fn gather(&self) -> Duration {
         let default = if self.spin_us == 0 { GATHER_US } else { 0 };
@@ -109,29 +119,61 @@ impl Options {
 /// Runs the program, and returns its exit status.
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     options.log.start(if options.verbose { LevelFilter::Info } else { LevelFilter::Warn });
-    if options.take_over {
-        return take_over(options);
-    }
-    if options.broker {
-        return stay(options);
-    }
-    let (name, arguments) = options.command.split_first().expect("clap requires a program");
-    let program = match Executable::find_whole(name) {
+    let program = match options.command.first().map(|name| Executable::find_whole(name)).transpose() {
         Ok(program) => program,
         Err(error) => return Ok(refuse(&error)),
     };
-    match prepare(options, &program) {
-        Ok(prepared) => accelerate(options, &program, arguments, prepared),
-        Err(reason) => {
-            log::warn!("{} runs on the kernel: {reason}", program.name());
-            let mut command = Command::new(program.path());
-            command.arg0(name).args(arguments);
-            sigpipe::hand_on(&mut command);
-            let error = command.exec();
-            log::error!("{}: {error}", program.path().display());
-            Ok(ExitCode::from(EXIT_NOT_EXECUTABLE))
-        }
+    let (interfaces, carrier) = carrier::open(options)?;
+    let code = match &program {
+        Some(program) => start(options, program, &interfaces, carrier.as_ref()),
+        None if options.take_over => take_over(options, &interfaces),
+        None => stay(options, &interfaces),
+    };
+    carrier.into_iter().for_each(Carrier::stop);
+    code
+}
+
+/// Runs the program, on the kernel if it cannot be accelerated.
+fn start(
+    options: &Options,
+    program: &Executable,
+    interfaces: &[String],
+    carrier: Option<&Carrier>,
+) -> anyhow::Result<ExitCode> {
+    let mut command = Command::new(program.path());
+    command.arg0(&options.command[0]).args(&options.command[1..]);
+    let reason = match prepare(options, interfaces, program) {
+        Ok(prepared) => return accelerate(options, program, command, prepared, carrier),
+        Err(reason) => reason,
+    };
+    log::warn!("{} runs on the kernel: {reason}", program.name());
+    sigpipe::hand_on(&mut command);
+    if carrier.is_some() {
+        return wait_for(program, command, Family::adopt_orphans()?, carrier); // Its packets come by us.
     }
+    let error = command.exec();
+    log::error!("{}: {error}", program.path().display());
+    Ok(ExitCode::from(EXIT_NOT_EXECUTABLE))
+}
+
+/// Starts the program, and waits for it and its descendants.
+fn wait_for(
+    program: &Executable,
+    mut command: Command,
+    family: Family,
+    carrier: Option<&Carrier>,
+) -> anyhow::Result<ExitCode> {
+    if let Some(carrier) = carrier {
+        carrier.keep_descriptors()?;
+    }
+    let code = match family.start(&mut command) {
+        Ok(running) => running.wait(),
+        Err(error) => {
+            log::error!("{}: {error}", program.path().display());
+            EXIT_NOT_EXECUTABLE
+        }
+    };
+    Ok(ExitCode::from(code))
 }
 
 fn refuse(error: &NotFound) -> ExitCode {
@@ -150,14 +192,14 @@ struct Prepared {
 }
 
 /// Otherwise the reason why the program runs on the kernel.
-fn prepare(options: &Options, program: &Executable) -> Result<Prepared, String> {
+fn prepare(options: &Options, interfaces: &[String], program: &Executable) -> Result<Prepared, String> {
     let Judgement { profile, obstacle, library, .. } = Judgement::of(program, options.profile);
     let profile = profile?;
     if let Some(obstacle) = obstacle {
         return Err(obstacle.to_string());
     }
     let library = library?;
-    let config = config(options, profile);
+    let config = config(options, interfaces, profile);
     let broker = Found::search(&config)?;
     Ok(Prepared { config, broker, library: library.into_os_string() })
 }
@@ -167,10 +209,10 @@ fn has_brokers_options(options: &Options) -> bool {
     options.group.is_some() || options.zero_copy || options.xdp_mode.is_some()
 }
 
-fn config(options: &Options, profile: Profile) -> Config {
+fn config(options: &Options, interfaces: &[String], profile: Profile) -> Config {
     Config {
-        interfaces: options.devices.iter().map(|name| control::kernel_name(name)).collect(),
-        spin: Duration::from_micros(options.spin_us.into()),
+        interfaces: interfaces.to_vec(),
+        spin: options.spin(),
         gather: options.gather(),
         mss_clamp: options.mss_clamp,
         verbose: log::log_enabled!(Level::Info),
@@ -186,9 +228,9 @@ fn config(options: &Options, profile: Profile) -> Config {
 }
 
 /// Is the broker of others, or waits for the end of the one that they have, until a signal comes.
-fn stay(options: &Options) -> anyhow::Result<ExitCode> {
+fn stay(options: &Options, interfaces: &[String]) -> anyhow::Result<ExitCode> {
     let profile = profile::choose(options.profile, "").map_err(anyhow::Error::msg)?;
-    let config = config(options, profile);
+    let config = config(options, interfaces, profile);
     let broker = Found::search(&config).map_err(anyhow::Error::msg)?;
     tell_notes(options, &broker);
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
@@ -209,9 +251,9 @@ fn tell_notes(options: &Options, broker: &Found) {
 }
 
 /// Serves the programs of a broker that was killed, until they have ended or a signal comes.
-fn take_over(options: &Options) -> anyhow::Result<ExitCode> {
+fn take_over(options: &Options, interfaces: &[String]) -> anyhow::Result<ExitCode> {
     let profile = profile::choose(options.profile, "").map_err(anyhow::Error::msg)?;
-    let server = Server::open(config(options, profile))?;
+    let server = Server::open(config(options, interfaces, profile))?;
     server.notes().iter().for_each(|reason| log::info!("{reason}"));
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let serving = Serving::start(server)?;
@@ -234,8 +276,9 @@ fn take_over(options: &Options) -> anyhow::Result<ExitCode> {
 fn accelerate(
     options: &Options,
     program: &Executable,
-    arguments: &[OsString],
+    mut command: Command,
     prepared: Prepared,
+    carrier: Option<&Carrier>,
 ) -> anyhow::Result<ExitCode> {
     let Prepared { config, broker, library } = prepared;
     tell_notes(options, &broker);
@@ -244,8 +287,6 @@ fn accelerate(
         log::warn!("{name} runs on the kernel: {own_calls}; programs that it starts may be accelerated");
     }
     log::info!("{ENVIRONMENT}={}", broker.name());
-    let mut command = Command::new(program.path());
-    command.arg0(&options.command[0]).args(arguments);
     // The broker has the filter, too: a program with no more filters than that has set none itself.
     if options.io_uring {
         command.env(IO_URING, "1");
@@ -257,15 +298,9 @@ fn accelerate(
     // From here on orphans of the program become our children: we end when the last one does.
     let family = Family::adopt_orphans()?;
     let service = broker.start(config)?;
-    let code = match family.start(&mut command) {
-        Ok(running) => running.wait(),
-        Err(error) => {
-            log::error!("{}: {error}", program.path().display());
-            EXIT_NOT_EXECUTABLE
-        }
-    };
+    let code = wait_for(program, command, family, carrier);
     service.end();
-    Ok(ExitCode::from(code))
+    code
 }
 
 #[cfg(test)]
