@@ -154,7 +154,8 @@ pub fn queue_pairs(interface: &str) -> Result<u16, XdpError> {
     Interface::open(interface)?.queue_pairs()
 }
 
-/// The same, of those by which packets come where XDP runs in this mode: a veth in generic mode gives all packets to the first one (seen with Linux 6.18).
+/// How many engines have packets where XDP runs in this mode. A veth in generic mode takes for a packet's queue the one before that by which its peer sent it,
+/// and the first one for the peer's first (seen with Linux 6.18): with two queues all come by the first one.
 ///
 /// # Errors
 /// `NoSuchInterface`, or `System` where the kernel does not say.
@@ -166,7 +167,7 @@ pub fn queue_pairs_in(interface: &str, mode: Option<AttachMode>) -> Result<u16, 
 
 /// Where XDP costs TCP least, on an interface of which it is known: behind the driver on a veth with one queue. In its driver, XDP has the peer's kernel cut
 /// all that it sends into single segments, and copies each packet into a page. On several queues it is better all the same, since a veth in generic mode
-/// gives all packets to the first. `None` for others: what the driver can.
+/// gives most packets to the first ones ([`queue_pairs_in`]). `None` for others: what the driver can.
 ///
 /// # Errors
 /// `NoSuchInterface`, or `System` where the kernel does not say.

@@ -357,7 +357,7 @@ fn on_a_veth_with_one_queue_streams_are_better_off_behind_the_driver() {
         assert_eq!(mode_for_streams("vs").unwrap(), mode, "{queues} queues");
         assert_eq!(mode_for_streams("lo").unwrap(), None, "the driver decides");
         let generic = queue_pairs_in("vs", Some(AttachMode::Generic)).unwrap();
-        assert_eq!(generic, 1, "all packets come by the first one");
+        assert_eq!(generic, 1, "most packets come by the first one");
         assert_eq!(u32::from(queue_pairs_in("vs", None).unwrap()), queues);
         assert!(mode_for_streams("absent").is_err());
     }

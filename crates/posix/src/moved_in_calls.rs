@@ -35,6 +35,12 @@ impl MovedInCalls {
         Some(moved.kernel.get().as_raw_fd())
     }
 
+    /// Whether a connection has moved since a call of this thread began to use it.
+    pub(crate) fn is_used(&self, id: SocketId) -> bool {
+        let moved = self.0.iter().find(|moved| moved.id == id);
+        moved.is_some_and(|moved| moved.callers.0.iter().any(|waiter| waiter.is_own()))
+    }
+
     /// A call is over.
     pub(crate) fn end_call(&mut self, id: SocketId, is_it: impl Fn(&Waiter) -> bool) {
         let Some(moved) = self.0.iter_mut().find(|moved| moved.id == id) else { return };

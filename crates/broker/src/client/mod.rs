@@ -302,6 +302,11 @@ impl Client {
         self.ask_for_done(Request::Release { claims: vec![claim], drain: true }, &[])
     }
 
+    /// The same without waiting until it is so.
+    pub fn begin_to_drain(&mut self, claim: ClaimId) -> Result<(), ClientError> {
+        self.tell(&Request::Release { claims: vec![claim], drain: true }, &[])
+    }
+
     /// Starts to look for the way to `remote` from `from`, or from wherever the kernel would.
     pub fn begin_route(&mut self, remote: IpAddr, from: Option<IpAddr>) -> Result<Ticket, ClientError> {
         self.begin(Request::Route { remote, from })

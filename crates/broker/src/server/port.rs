@@ -87,13 +87,6 @@ struct Found {
     frame_size: Option<u16>,
 }
 
-/// What of an interface is of use to XDP where it runs. A veth in generic mode says of no packet by which queue it came: all are the first one's (seen with
-/// Linux 6.18).
-fn as_taken(view: View, path: &dyn DataPath) -> View {
-    let merges_datagrams = path.merges_datagrams();
-    let queues = if merges_datagrams { view.queues.min(1) } else { view.queues };
-    View { queues, merges_datagrams, ..view }
-}
 
 impl Port {
     pub(super) fn new(link: LinkNumber, name: String) -> Port {
@@ -178,11 +171,8 @@ impl Port {
             (Err(error), _) => return Err(error),
         };
         let addresses = mirror.local_addresses(&self.name);
-        let view = View { index: link.index, queues, addresses, merges_datagrams: false };
-        let view = match &self.open {
-            Some(open) => as_taken(view, &*open.path),
-            None => view,
-        };
+        let merges_datagrams = self.open.as_ref().is_some_and(|open| open.path.merges_datagrams());
+        let view = View { index: link.index, queues, addresses, merges_datagrams };
         let frame_size = paths.frame_size(link.mtu);
         Ok(Some(Found { view, mac: link.mac.unwrap_or_default(), mtu: link.mtu, frame_size }))
     }
@@ -200,7 +190,7 @@ impl Port {
         match paths.open(&self.name, self.link) {
             Ok(path) => {
                 let Found { view, mac, mtu, frame_size } = found;
-                let view = as_taken(view, &*path);
+                let view = View { merges_datagrams: path.merges_datagrams(), ..view };
                 self.open = Some(Open { path, view, mac, mtu: octets(mtu), frame_size, attempts: 0 });
                 self.failure = None;
                 Some(Change::Attached)

@@ -374,6 +374,9 @@ pub(crate) trait Attachment: Send {
     /// Has new connections of a claim be the kernel's.
     fn drain(&mut self, claim: ClaimId);
 
+    /// The same, soon.
+    fn begin_to_drain(&mut self, claim: ClaimId);
+
     /// Gives back all queues, whose devices are closed, and asks for no others.
     fn give_back(&mut self);
 

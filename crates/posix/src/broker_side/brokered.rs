@@ -584,6 +584,10 @@ impl Attachment for Brokered {
         let _ = self.ask(|client| client.drain(broker::protocol::ClaimId(claim.0)));
     }
 
+    fn begin_to_drain(&mut self, claim: ClaimId) {
+        let _ = self.ask(|client| client.begin_to_drain(broker::protocol::ClaimId(claim.0)));
+    }
+
     fn give_back(&mut self) {
         self.forget_ways();
         let _ = self.ask(Client::give_back);

@@ -115,16 +115,8 @@ impl Process {
 
     /// Waits for the result of connecting and returns it; `late` if it takes longer than `SO_SNDTIMEO`.
     fn wait_for_connect(&self, state: MutexGuard<'_, State>, id: SocketId, late: i32) -> Verdict<()> {
-        match self.wait_connected(state, id) {
-            Ok(()) => {
-                let mut state = self.lock();
-                let now = self.now();
-                if state.sockets.get(id).is_none() {
-                    // The kernel connects: its own call waits on.
-                    return Verdict::Kernel;
-                }
-                Verdict::Done(state.conclude_connect(id, now))
-            }
+        match self.wait_connected(state, id, |state, now| state.conclude_call(id, now)) {
+            Ok(verdict) => verdict,
             Err(Stop::TimedOut) => Verdict::Done(fail(late)),
             Err(Stop::Interrupted) => Verdict::Done(fail(libc::EINTR)),
         }
@@ -132,6 +124,15 @@ impl Process {
 }
 
 impl State {
+    /// The same for a call that has waited. The socket may be the kernel's by now.
+    fn conclude_call(&mut self, id: SocketId, now: Instant) -> Verdict<()> {
+        match self.sockets.get(id) {
+            Some(_) => Verdict::Done(self.conclude_connect(id, now)),
+            None if self.moved_in_calls.is_used(id) => Verdict::Done(Ok(())), // What moved was connected.
+            None => Verdict::Kernel, // It connects: its own call waits on.
+        }
+    }
+
     /// The handshake is over, as far as it came: what connect(2) has to say of it. After a failure the socket is as good as new.
     fn conclude_connect(&mut self, id: SocketId, now: Instant) -> Result<(), Errno> {
         let Some(socket) = self.sockets.get_mut(id) else { return Ok(()) };

@@ -294,6 +294,8 @@ impl Attachment for Wire {
 
     fn drain(&mut self, _: ClaimId) {}
 
+    fn begin_to_drain(&mut self, _: ClaimId) {}
+
     fn give_back(&mut self) {
         self.others.gave_back.fetch_add(1, Ordering::Relaxed);
     }
@@ -483,7 +485,14 @@ impl Process {
         done(self.send(fd, &Send { buffers: &buffers, name: None, control: None, flags }))
     }
 
+    /// close(2), and what follows it in time.
     fn shut_down(&self, fd: RawFd) {
+        self.let_go(fd);
+        self.lock().end_leaving();
+    }
+
+    /// close(2).
+    fn let_go(&self, fd: RawFd) {
         match self.close(fd) {
             Verdict::Kernel => syscall::close(fd).unwrap(),
             Verdict::Done(result) => result.unwrap(),

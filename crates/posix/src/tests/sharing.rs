@@ -164,7 +164,7 @@ fn what_the_kernel_refuses_late_is_accepted_all_the_same() {
 fn who_closes_a_listener_waits_for_what_the_broker_has_begun() {
     let (pair, listener, ..) = begin_and_stop();
     *pair.others.came_of_begun.lock().unwrap() = Some(Ok(vec![Err(NotMoved::Refused)]));
-    assert!(matches!(pair.left.close(listener), Verdict::Kernel));
+    pair.left.shut_down(listener);
     assert!(pair.others.begun.lock().unwrap().is_empty());
     assert_eq!(left(&pair), 1, "another process has it");
 }
@@ -451,6 +451,55 @@ fn who_finishes_a_handshake_while_others_are_moved_is_moved_too() {
         assert_eq!(pair.right.option(right, libc::SOL_SOCKET, libc::SO_ERROR), 0, "it is not reset");
     }
     assert_eq!(left(pair), 5);
+}
+
+/// As when another thread starts a program at that moment, which gets the connection, too.
+#[test]
+fn a_connection_that_moves_before_its_thread_is_told_is_connected() {
+    let pair = Pair::new();
+    let (_, address) = pair.listen();
+    let right = pair.right.tcp_socket(0);
+    std::thread::scope(|scope| {
+        let connecting = scope.spawn(|| pair.right.connect_to(right, address));
+        pair.right.until_asleep(1);
+        pair.left.lock().turn(pair.left.now());
+        let mut state = pair.right.lock();
+        state.turn(pair.right.now());
+        let id = state.socket_of(right).unwrap();
+        state.move_to_kernel(id, Terms::Must, pair.right.now()).expect("it is connected");
+        drop(state);
+        assert_eq!(connecting.join().unwrap(), Ok(()));
+    });
+    assert!(!pair.right.table.is_ours(right));
+}
+
+/// As a worker that is replaced does it: requests that came meanwhile would be unread, and their peers reset.
+#[test]
+fn connections_that_are_closed_at_once_after_their_listener_have_not_moved() {
+    let pair = Pair::new();
+    let (listener, left_fd, right) = pair.accepted(libc::SOCK_NONBLOCK);
+    pair.left.pass_on(listener);
+    pair.left.let_go(listener);
+    assert!(pair.left.table.is_ours(left_fd), "it is where it was");
+    pair.left.let_go(left_fd);
+    pair.settle();
+    assert_eq!(pair.right.recv(right, &mut [0; 8], 0), Ok(0), "it was not reset");
+    until("the queue is given back", || {
+        pair.settle();
+        pair.others.gave_back.load(Ordering::Relaxed) == 1
+    });
+}
+
+#[test]
+fn a_listener_that_was_closed_is_not_in_the_way_of_the_next() {
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    pair.left.pass_on(listener);
+    pair.left.let_go(listener);
+    let next = pair.left.tcp_socket(libc::SOCK_NONBLOCK);
+    let (name, len) = encode(address, libc::AF_INET);
+    assert!(matches!(pair.left.may_bind(next, &name[..len]), Verdict::Kernel));
+    syscall::bind(next, &name[..len]).expect("the port is free");
 }
 
 #[test]

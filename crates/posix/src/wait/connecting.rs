@@ -2,20 +2,27 @@
 
 use std::sync::MutexGuard;
 
+use clock::Instant;
+
 use crate::errno::{Errno, fail};
 use crate::ids::SocketId;
 use crate::process::{Process, State};
 use crate::wait::on::{On, Stop, Waiting};
 
 impl Process {
-    /// Waits until the handshake is over, one way or the other.
-    pub(crate) fn wait_connected(&self, state: MutexGuard<'_, State>, id: SocketId) -> Result<(), Stop> {
+    /// Waits until the handshake is over, one way or the other; what `conclude` says of it then.
+    pub(crate) fn wait_connected<T>(
+        &self,
+        state: MutexGuard<'_, State>,
+        id: SocketId,
+        conclude: impl Fn(&mut State, Instant) -> T,
+    ) -> Result<T, Stop> {
         let timeout = state.sockets.get(id).and_then(|socket| socket.send_timeout);
         let deadline = timeout.map(|timeout| self.now() + timeout);
         let waiting = Waiting { on: On::Socket(id, None), deadline, mask: None, restarts: timeout.is_none() };
         self.wait(state, &waiting, &mut |state, now| {
             state.hear(now);
-            (!state.is_connecting(id)).then_some(())
+            (!state.is_connecting(id)).then(|| conclude(state, now))
         })
     }
 
@@ -29,7 +36,7 @@ impl Process {
         if flags & libc::MSG_DONTWAIT != 0 || !socket_is_patient(&state, id) {
             return fail(libc::EAGAIN);
         }
-        self.wait_connected(state, id).or_else(|stop| match stop {
+        self.wait_connected(state, id, |_, _| ()).or_else(|stop| match stop {
             Stop::TimedOut => fail(libc::EAGAIN),
             Stop::Interrupted => fail(libc::EINTR),
         })

@@ -84,13 +84,22 @@ pub(crate) unsafe fn sendmmsg(
     }
     let mut together = asked::datagrams(fd);
     for (index, message) in messages.iter_mut().enumerate() {
-        let send = |request: &Send<'_, '_>| match &mut together {
-            Some(datagrams) => datagrams.send(request),
-            None => send_message(fd, request),
+        let mut wanted = 0;
+        let send = |request: &Send<'_, '_>| {
+            wanted = request.buffers.iter().map(|buffer| buffer.len()).sum();
+            match &mut together {
+                Some(datagrams) => datagrams.send(request),
+                None => send_message(fd, request),
+            }
         };
         // SAFETY: as the caller says.
         match unsafe { send_header(&message.msg_hdr, flags, send) } {
-            Ok(Verdict::Done(Ok(sent))) => message.msg_len = sent as c_uint,
+            Ok(Verdict::Done(Ok(sent))) => {
+                message.msg_len = sent as c_uint;
+                if sent < wanted {
+                    return Ok(Verdict::Done(Ok(index as c_int + 1))); // What follows would leave a gap.
+                }
+            }
             _ if index > 0 => return Ok(Verdict::Done(Ok(index as c_int))),
             other => return Ok(map(other?, |_| 0)),
         }

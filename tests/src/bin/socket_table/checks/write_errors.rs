@@ -1,6 +1,6 @@
 //! Sending on TCP: what is refused, and what is unusual.
 
-use libc::{MSG_DONTWAIT, MSG_EOR, MSG_NOSIGNAL, O_NONBLOCK, SHUT_WR, SOL_SOCKET};
+use libc::{MSG_DONTWAIT, MSG_EOR, MSG_NOSIGNAL, O_NONBLOCK, SHUT_WR, SO_SNDTIMEO, SOL_SOCKET};
 
 use crate::scene::{SOON_MS, Scene};
 use crate::show::pattern;
@@ -12,7 +12,7 @@ checks! {
     PAIRS [after_shutdown, after_the_peer_ended, after_the_peer_closed],
     WAYS [
         after_shutdown_without_signal, sendto_with_a_name, with_flags_that_mean_nothing, too_many_vectors,
-        most_vectors, sendmsg_with_unknown_control, sendmsg_with_broken_control, sendmmsg, from_nowhere,
+        most_vectors, sendmsg_with_unknown_control, sendmsg_with_broken_control, sendmmsg, sendmmsg_in_part, from_nowhere,
         after_close, unix_flag_oob, zero_vectors, sendmsg_with_tos_control, dontwait_when_full,
     ],
 }
@@ -166,6 +166,18 @@ fn sendmmsg(s: &mut Scene) -> Done {
     }
     s.see("peer", came);
     s.see("sendmmsg of none", sys::sendmmsg(pair.fd, &[], 0));
+    Ok(())
+}
+
+/// There is no room for all of the first message in time, and when there is some, the second one is not to follow it.
+fn sendmmsg_in_part(s: &mut Scene) -> Done {
+    let mut pair = s.pair()?;
+    sys::set_timeout(pair.fd, SO_SNDTIMEO, 200)?;
+    pair.peer.later(300).drain(pair.other, 1_000_000)?;
+    let first = pattern(30_000_000);
+    let message = |octets| Outgoing { buffers: vec![octets], ..Outgoing::default() };
+    let messages = [message(first.as_slice()), message(b"behind")];
+    s.see("sendmmsg", sys::sendmmsg(pair.fd, &messages, 0).map(|(sent, _)| sent));
     Ok(())
 }
 
