@@ -87,7 +87,6 @@ struct Found {
     frame_size: Option<u16>,
 }
 
-
 impl Port {
     pub(super) fn new(link: LinkNumber, name: String) -> Port {
         let neighbours = NeighbourWatch::default();

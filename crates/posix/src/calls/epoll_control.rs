@@ -45,6 +45,7 @@ impl Process {
         }
         let mut state = self.lock();
         let Some(epoll) = state.epoll_of(epfd) else { return Verdict::Kernel };
+        state.begin_use(epoll, 0);
         let target = match self.table.get(fd) {
             Entry::Socket(_) => state.socket_of(fd).map(Target::Socket),
             _ => state.epoll_of(fd).map(Target::Epoll),

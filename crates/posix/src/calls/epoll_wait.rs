@@ -7,6 +7,7 @@ use clock::Instant;
 
 use crate::batch;
 use crate::calls::epoll_kernel::Heard;
+use crate::epoll::Epoll;
 use crate::errno::fail;
 use crate::ids::{EpollId, SocketId, Target};
 use crate::process::{Process, State};
@@ -25,6 +26,7 @@ impl Process {
         let mut state = self.lock();
         let Some(id) = state.epoll_of(epfd).filter(|_| !events.is_empty()) else { return Verdict::Kernel };
         let now = self.now();
+        state.begin_use(id, 0);
         if state.epolls.get(id).is_some_and(|epoll| epoll.has_news) {
             let inherited = state.inherited_among(id);
             if !inherited.is_empty() {
@@ -91,13 +93,7 @@ impl State {
         for socket in watched {
             self.claim_to_read(socket, now);
         }
-        let items = self.epolls.get(id).into_iter().flat_map(|epoll| epoll.items.iter());
-        let inner: Vec<EpollId> = items
-            .filter_map(|(_, item)| match item.target {
-                Target::Epoll(inner) => Some(inner),
-                Target::Socket(_) => None,
-            })
-            .collect();
+        let inner: Vec<EpollId> = self.epolls.get(id).into_iter().flat_map(Epoll::inner).collect();
         for inner in inner {
             if self.epolls.get(inner).is_some_and(|inner| inner.has_news) {
                 self.claim_watched(inner, now);

@@ -238,7 +238,7 @@ impl State {
             epoll.waiters.clear();
             epoll.onlookers.clear();
             epoll.callers.clear();
-            epoll.has_news = true;
+            (epoll.has_news, epoll.is_parents) = (true, true);
             self.forget_bell(place);
         }
         // All of it is the parent's. The packet memory is not even here, so that dropping it would be wrong.

@@ -180,6 +180,9 @@ impl State {
         {
             self.claim_to_read(id, now);
         }
+        if let Watched::Epoll(id) = watched {
+            self.begin_use(id, 0);
+        }
         watched
     }
 

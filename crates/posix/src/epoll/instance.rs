@@ -18,7 +18,7 @@ use stack::slab::Slab;
 
 use crate::epoll::absent::Absent;
 use crate::epoll::bell::Bell;
-use crate::ids::{Interests, ItemId, OfItems, SocketId, Target};
+use crate::ids::{EpollId, Interests, ItemId, OfItems, SocketId, Target};
 use crate::waiter::{Callers, Waiter, readable};
 
 /// `EPOLLET`.
@@ -79,6 +79,10 @@ pub(crate) struct Epoll {
     pub(crate) is_busy: bool,
     pub(crate) bell: Bell,
     pub(crate) room: Room,
+    /// In a child that has not used it: the instance is what the parent makes of it.
+    pub(crate) is_parents: bool,
+    /// What the kernel is to watch as soon as it is used here.
+    unwatched: Vec<(RawFd, syscall::EpollEvent)>,
 }
 
 impl Epoll {
@@ -102,6 +106,8 @@ impl Epoll {
             is_busy: false,
             bell: Bell::default(),
             room: Room::default(),
+            is_parents: false,
+            unwatched: Vec::new(),
         }
     }
 
@@ -143,12 +149,38 @@ impl Epoll {
         self.has_news = true;
     }
 
+    /// The kernel watches this descriptor from now on.
+    pub(crate) fn watch_in_kernel(&mut self, fd: RawFd, event: syscall::EpollEvent) {
+        if self.is_parents {
+            return self.unwatched.push((fd, event));
+        }
+        // Fails only for lack of memory; then it is silent, and nothing can be reported.
+        let _ = syscall::epoll_ctl(self.fd, libc::EPOLL_CTL_ADD, fd, Some(event));
+    }
+
+    /// A call of this process uses the instance, which it may have from its parent.
+    pub(crate) fn begin_use(&mut self) {
+        if std::mem::take(&mut self.is_parents) {
+            std::mem::take(&mut self.unwatched)
+                .into_iter()
+                .for_each(|(fd, event)| self.watch_in_kernel(fd, event));
+        }
+    }
+
     /// The kernel's instance is to keep silent of this descriptor until it is armed again.
     pub(crate) fn silence_in_kernel(&mut self, fd: RawFd, event: syscall::EpollEvent) {
         // What is no socket is an instance, which never reports what nobody asked for.
         let op = if self.absent.note(fd) { libc::EPOLL_CTL_DEL } else { libc::EPOLL_CTL_MOD };
         // Fails if the program has closed it meanwhile: then it is silent too.
         let _ = syscall::epoll_ctl(self.fd, op, fd, Some(event));
+    }
+
+    /// Instances that it watches.
+    pub(crate) fn inner(&self) -> impl Iterator<Item = EpollId> + '_ {
+        self.items.iter().filter_map(|(_, item)| match item.target {
+            Target::Epoll(inner) => Some(inner),
+            Target::Socket(_) => None,
+        })
     }
 
     /// Sockets that the kernel watches too.

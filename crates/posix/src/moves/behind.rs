@@ -42,7 +42,7 @@ impl State {
             let interest = self.sockets.get(id).and_then(|socket| socket.interests.at(place));
             let Some(Interest { epoll: epoll_id, item: item_id }) = interest else { return };
             let Some(epoll) = self.epolls.get_mut(epoll_id) else { continue };
-            let (epfd, Some(item)) = (epoll.fd(), epoll.items.get_mut(item_id)) else { continue };
+            let Some(item) = epoll.items.get_mut(item_id) else { continue };
             if !std::mem::replace(&mut item.in_kernel, true) {
                 let item = *item;
                 let event = syscall::EpollEvent { events: item.events, u64: item.data };
@@ -51,8 +51,7 @@ impl State {
                 match if is_live { Some(item.fd) } else { live.first().copied() } {
                     // By another number the program cannot arm it again.
                     Some(fd) if item.is_silent() => _ = is_live && epoll.absent.note(fd),
-                    // Fails only for lack of memory; then it is silent, and nothing can be reported.
-                    Some(fd) => _ = syscall::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, fd, Some(event)),
+                    Some(fd) => epoll.watch_in_kernel(fd, event),
                     None => {}
                 }
                 epoll.note_shadow(item_id);

@@ -5,9 +5,10 @@ use std::time::Duration;
 use libc::O_NONBLOCK;
 
 use super::fork::{child, see_alive, see_end};
+use crate::pair::Pair;
 use crate::scene::{SOON_MS, Scene};
 use crate::show::file_names;
-use crate::sys::{self, Errno};
+use crate::sys::{self, Errno, Result};
 use crate::table::{Done, checks};
 
 checks! {
@@ -16,7 +17,7 @@ checks! {
         shutdown_by_the_child, flags_are_shared, snapshot_child, grandchild, options_are_shared,
         parent_ends_first, child_sees_names,
     ],
-    ONCE [thread_in_the_parent, epoll_made_by_the_parent],
+    ONCE [thread_in_the_parent, epoll_made_by_the_parent, epoll_that_the_parent_watches_no_more, epoll_that_has_told_the_parent_once, epoll_used_late_by_the_child],
 }
 
 fn shutdown_by_the_child(s: &mut Scene) -> Done {
@@ -118,6 +119,65 @@ fn thread_in_the_parent(s: &mut Scene) -> Done {
     pair.tell(b"to the thread")?;
     s.see("thread", reader.join().unwrap_or(Err(Errno(libc::EIO))));
     Ok(())
+}
+
+/// A child uses the connection, and nothing of the parent's instance.
+fn read_in_child(
+    s: &mut Scene,
+    pair: &mut Pair,
+    epfd: i32,
+    meanwhile: impl FnOnce(&Pair) -> Result<()>,
+) -> Done {
+    let [reader, writer] = sys::pipe(0)?;
+    let fd = pair.fd;
+    let pid = child(|| {
+        sys::close(writer)?;
+        sys::read(reader, 1)?;
+        s.see("child", sys::read(fd, 3));
+        Ok(())
+    })?;
+    meanwhile(pair)?;
+    pair.tell(b"abcdef")?;
+    sys::close(writer)?;
+    see_end(s, pid)?;
+    s.see_epoll("parent", sys::epoll_wait(epfd, 8, 100));
+    Ok(())
+}
+
+fn epoll_that_the_parent_watches_no_more(s: &mut Scene) -> Done {
+    let mut pair = s.pair()?;
+    let epfd = sys::epoll_create(0)?;
+    sys::epoll_add(epfd, pair.fd, libc::EPOLLIN, 1)?;
+    read_in_child(s, &mut pair, epfd, |pair| sys::epoll_del(epfd, pair.fd))
+}
+
+fn epoll_that_has_told_the_parent_once(s: &mut Scene) -> Done {
+    let mut pair = s.pair()?;
+    let epfd = sys::epoll_create(0)?;
+    sys::epoll_add(epfd, pair.fd, libc::EPOLLIN | libc::EPOLLONESHOT, 1)?;
+    let mut told = None;
+    read_in_child(s, &mut pair, epfd, |pair| {
+        sys::epoll_mod(epfd, pair.fd, libc::EPOLLOUT | libc::EPOLLONESHOT, 2)?;
+        told = Some(sys::epoll_wait(epfd, 8, SOON_MS));
+        Ok(())
+    })?;
+    told.into_iter().for_each(|told| s.see_epoll("before", told));
+    Ok(())
+}
+
+/// It begins to use the instance when the connection has moved already.
+fn epoll_used_late_by_the_child(s: &mut Scene) -> Done {
+    let mut pair = s.pair()?;
+    let epfd = sys::epoll_create(0)?;
+    sys::epoll_add(epfd, pair.fd, libc::EPOLLIN, 1)?;
+    pair.tell(b"abcdef")?;
+    let fd = pair.fd;
+    let pid = child(|| {
+        s.see("child", sys::read(fd, 3));
+        s.see_epoll("child", sys::epoll_wait(epfd, 8, SOON_MS));
+        Ok(())
+    })?;
+    see_end(s, pid)
 }
 
 fn epoll_made_by_the_parent(s: &mut Scene) -> Done {
