@@ -19,6 +19,8 @@
 //!              by the steps on the page of its registry. Packets of the kernel's connections stay with the kernel.
 //! ```
 //!
+//! After close(2) the first step begins at once, and the others some milliseconds later: `closing.rs` says why.
+//!
 //! The kernel answers a segment of an unknown connection with a reset. So nothing may be given back while a peer may have a connection
 //! that only our stack knows.
 
