@@ -26,13 +26,14 @@ pub(super) fn report(pid: u32, report: &StatusReport, look: &dyn Fn(u32) -> Opti
     if report.programs.is_empty() {
         let _ = writeln!(text, "sidestep run {pid}: no program has made a socket yet");
     }
-    report.programs.iter().for_each(|status| program(&mut text, status, look(status.pid)));
+    let has_lent = report.interfaces.iter().any(|status| status.lent > 0 || status.left > 0);
+    report.programs.iter().for_each(|status| program(&mut text, (status, has_lent), look(status.pid)));
     report.interfaces.iter().for_each(|status| interface(&mut text, status));
     text
 }
 
-fn program(text: &mut String, status: &ProgramStatus, process: Option<Process>) {
-    let _ = writeln!(text, "{} {}: {}", status.program, status.pid, queues(status, process));
+fn program(text: &mut String, (status, has_lent): (&ProgramStatus, bool), process: Option<Process>) {
+    let _ = writeln!(text, "{} {}: {}", status.program, status.pid, queues(status, has_lent, process));
     if let Some(reason) = &status.profile {
         let _ = writeln!(text, "  profile: {reason}");
     }
@@ -52,7 +53,8 @@ fn program(text: &mut String, status: &ProgramStatus, process: Option<Process>) 
     }
 }
 
-fn queues(status: &ProgramStatus, process: Option<Process>) -> String {
+/// Its queues, or why it has none; `has_lent`: somebody has.
+fn queues(status: &ProgramStatus, has_lent: bool, process: Option<Process>) -> String {
     let of = |(interface, queues): &(String, Vec<u16>)| {
         let numbers: Vec<String> = queues.iter().map(u16::to_string).collect();
         let noun = if queues.len() == 1 { "queue" } else { "queues" };
@@ -63,6 +65,7 @@ fn queues(status: &ProgramStatus, process: Option<Process>) -> String {
     }
     let why = match (status.is_confined, status.waits) {
         (true, _) => ": it has forbidden itself system calls (seccomp)",
+        (false, true) if !has_lent => ": no interface gives it a queue, see below",
         (false, true) if status.is_kept_apart => {
             ", until others leave it a queue: only processes of one user share one, and none that is root's or has capabilities (see --share)"
         }
@@ -264,17 +267,33 @@ mod tests {
 
     #[test]
     fn a_program_without_a_queue_says_why() {
-        let told = |is_confined, waits| {
-            let bare = ProgramStatus { is_confined, waits, queues: Vec::new(), ..status(None) };
-            lines(&StatusReport { programs: vec![bare], interfaces: Vec::new() })[0].clone()
+        let interface = |lent| InterfaceStatus {
+            name: "eth0".to_owned(),
+            mode: None,
+            failure: None,
+            queues: 1,
+            lent,
+            left: 0,
+            is_doubted: false,
+            counters: Vec::new(),
         };
+        let told_of = |is_confined, waits, lent| {
+            let bare = ProgramStatus { is_confined, waits, queues: Vec::new(), ..status(None) };
+            lines(&StatusReport { programs: vec![bare], interfaces: vec![interface(lent)] })[0].clone()
+        };
+        let told = |is_confined, waits| told_of(is_confined, waits, 1);
+        assert_eq!(
+            told_of(false, true, 0),
+            "nginx 7: on the kernel: no interface gives it a queue, see below",
+            "nobody has one that he could leave it"
+        );
         assert_eq!(
             told(true, true),
             "nginx 7: on the kernel: it has forbidden itself system calls (seccomp)"
         );
         assert_eq!(told(false, true), "nginx 7: on the kernel, until other processes leave it a queue");
         let apart = ProgramStatus { waits: true, is_kept_apart: true, queues: Vec::new(), ..status(None) };
-        let told = lines(&StatusReport { programs: vec![apart], interfaces: Vec::new() })[0].clone();
+        let told = lines(&StatusReport { programs: vec![apart], interfaces: vec![interface(1)] })[0].clone();
         assert!(
             told.ends_with(
                 "only processes of one user share one, and none that is root's or has capabilities (see --share)"
