@@ -3,19 +3,16 @@
 
 use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
 
-use clock::{Duration, Instant};
+use clock::Instant;
 
 use crate::descriptors::fd_table::{Entry, FdTable};
 use crate::descriptors::internal;
 use crate::errno::Errno;
 use crate::ids::{EpollId, SocketId};
+use crate::moves::listener::LEAVES_AFTER;
 use crate::moves::to_kernel::{NOT_YET, Terms};
 use crate::process::{Closing, State};
 use crate::socket::{Place, Role, Socket};
-
-/// How long a listener that other processes have stays after it was closed. A worker that is replaced closes its listeners, and then the connections that are
-/// idle. If it moved these in between, requests would come to them, and be there unread when they are closed: their peers would be reset.
-const LEAVES_AFTER: Duration = Duration::from_millis(5);
 
 impl State {
     /// `fd` is about to be closed. What waits at a socket that other processes have too is theirs, if it is the last descriptor here;

@@ -41,6 +41,10 @@ use crate::waiter::readable;
 /// time, and a core may be busy with another.
 const QUIET: Duration = Duration::from_millis(1);
 
+/// How long what belongs to a closed listener stays. Who is about to end closes its listeners, and then the connections that are idle. If these moved in between,
+/// requests would come to them, and be there unread when they are closed: their peers would be reset.
+pub(crate) const LEAVES_AFTER: Duration = Duration::from_millis(5);
+
 /// How long near peers have to finish handshakes if another process continues the others.
 const NEAR: Duration = Duration::from_millis(10);
 /// How long all peers have if no other process does. Most take a round trip; some never answer.
@@ -53,7 +57,7 @@ const PASSED_ON_MAX: usize = 256;
 
 impl State {
     /// A listener goes. If others of ours share its port, they go on. If another process may have it: see the page. If not, those who
-    /// wait there are reset, as on Linux, and its connections become the kernel's: it has to know for whom the port is in use.
+    /// wait there are reset, as on Linux, and its connections become the kernel's soon.
     pub(crate) fn close_listener(&mut self, id: SocketId, now: Instant) {
         let now = self.settle_begun(now);
         let Some(socket) = self.sockets.get(id) else { return };
@@ -71,18 +75,18 @@ impl State {
             self.move_listener(id, claim, local, now);
         } else {
             self.take_off_listener(id, now);
-            self.move_all(Some(local.port()));
-            self.end_claim(id, claim, local, now);
+            self.end_claim(id, claim, local, Some(now + LEAVES_AFTER));
         }
     }
 
     /// A listener's claim is of use to its connections only.
-    fn end_claim(&mut self, id: SocketId, claim: ClaimId, local: SocketAddr, now: Instant) {
+    fn end_claim(&mut self, id: SocketId, claim: ClaimId, local: SocketAddr, moves_at: Option<Instant>) {
+        let now = self.clock.now();
         if let Some(socket) = self.sockets.get_mut(id) {
             socket.claim = None;
         }
         if self.queue.runtime.is_some() {
-            return self.queue.ended.push(Ended { claim, local, at: now });
+            return self.queue.ended.push(Ended { claim, local, at: now, moves_at });
         }
         // It has none, and no one else would check again.
         self.release_claim(Some(claim));
@@ -161,9 +165,8 @@ impl State {
         {
             adopted.extend(waiting);
         }
-        let now = self.clock.now(); // All that took its time.
         self.move_all(Some(local.port()));
-        self.end_claim(id, claim, local, now);
+        self.end_claim(id, claim, local, None);
     }
 
     /// The process ends, or becomes another program: so do its listeners, as far as they are ours.

@@ -20,7 +20,7 @@ mod datagrams;
 mod family;
 mod inherited;
 mod keep;
-mod listener;
+pub(crate) mod listener;
 mod places;
 pub(crate) mod ports;
 mod queues;

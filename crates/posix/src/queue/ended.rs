@@ -15,9 +15,11 @@ pub(crate) struct Ended {
     pub(crate) local: SocketAddr,
     /// When it ended, or was looked at last.
     pub(crate) at: Instant,
+    /// When its connections move to the kernel, if they have not: it has to know for whom the port is in use.
+    pub(crate) moves_at: Option<Instant>,
 }
 
 /// When to look at them.
 pub(super) fn due(ended: &[Ended]) -> Option<Instant> {
-    ended.iter().map(|ended| ended.at + LISTENS_ANEW).min()
+    ended.iter().map(|ended| ended.moves_at.unwrap_or(ended.at + LISTENS_ANEW)).min()
 }

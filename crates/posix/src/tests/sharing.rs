@@ -491,6 +491,21 @@ fn connections_that_are_closed_at_once_after_their_listener_have_not_moved() {
 }
 
 #[test]
+fn connections_of_a_listener_that_nobody_else_has_move_some_time_after_it() {
+    let pair = Pair::new();
+    let (listener, left, right) = pair.accepted(libc::SOCK_NONBLOCK);
+    pair.left.let_go(listener);
+    assert!(pair.left.table.is_ours(left), "it may be closed next");
+    pair.right.send_all(right, b"x").unwrap();
+    pair.settle();
+    assert_eq!(pair.left.recv(left, &mut [0; 8], 0), Ok(1));
+    until("the kernel knows for whom the port is in use", || {
+        pair.settle();
+        !pair.left.table.is_ours(left)
+    });
+}
+
+#[test]
 fn a_listener_that_was_closed_is_not_in_the_way_of_the_next() {
     let pair = Pair::new();
     let (listener, address) = pair.listen();
