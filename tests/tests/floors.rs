@@ -135,6 +135,7 @@ const FLOORS: &[House] = &[
             &["brokers", "inherited", "strays", "unserved"],
             &["steps"],
             &["keep", "to_stack"],
+            &["kept"],
             &["listener"],
             &["datagrams", "renewal"],
             &["queues"],

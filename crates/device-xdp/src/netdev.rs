@@ -154,20 +154,21 @@ pub fn queue_pairs(interface: &str) -> Result<u16, XdpError> {
     Interface::open(interface)?.queue_pairs()
 }
 
-/// How many engines have packets where XDP runs in this mode. A veth in generic mode takes for a packet's queue the one before that by which its peer sent it,
-/// and the first one for the peer's first (seen with Linux 6.18): with two queues all come by the first one.
+/// The same, of those by which packets come where XDP runs in this mode. A veth in generic mode receives on queue n - 1 what its peer sends on queue n, and on queue 0
+/// what that sends on queue 0 (seen with Linux 6.18): none on the last, if both ends have as many.
 ///
 /// # Errors
 /// `NoSuchInterface`, or `System` where the kernel does not say.
 pub fn queue_pairs_in(interface: &str, mode: Option<AttachMode>) -> Result<u16, XdpError> {
     let interface = Interface::open(interface)?;
-    let is_one = mode == Some(AttachMode::Generic) && interface.is_veth();
-    if is_one { Ok(1) } else { interface.queue_pairs() }
+    let queues = interface.queue_pairs()?;
+    let lacks_last = mode == Some(AttachMode::Generic) && interface.is_veth();
+    Ok(if lacks_last { (queues - 1).max(1) } else { queues })
 }
 
 /// Where XDP costs TCP least, on an interface of which it is known: behind the driver on a veth with one queue. In its driver, XDP has the peer's kernel cut
 /// all that it sends into single segments, and copies each packet into a page. On several queues it is better all the same, since a veth in generic mode
-/// gives most packets to the first ones ([`queue_pairs_in`]). `None` for others: what the driver can.
+/// does not use them all ([`queue_pairs_in`]). `None` for others: what the driver can.
 ///
 /// # Errors
 /// `NoSuchInterface`, or `System` where the kernel does not say.

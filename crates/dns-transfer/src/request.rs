@@ -214,9 +214,7 @@ pub fn handle(
     match (opcode, request.question.qtype) {
         (NOTIFY, _) => request.notified(policy, client.address),
         (UPDATE, _) => request.update(policy, catalog, client),
-        (0, Rtype::AXFR | Rtype::IXFR)
-            if request.question.qclass == Class::IN && has_known_edns(&request.octets) =>
-        {
+        (0, Rtype::AXFR | Rtype::IXFR) if request.question.qclass == Class::IN => {
             request.transfer(policy, catalog, client, transport)
         }
         _ => match request.signer {
@@ -358,11 +356,6 @@ impl Asked {
         }
         if message.is_at_end() { Ok(asked) } else { Err(Malformed) }
     }
-}
-
-/// Whether the request has no EDNS, or of version 0: another one is answered with BADVERS, whatever is asked (RFC 6891, 6.1.3).
-fn has_known_edns(request: &[u8]) -> bool {
-    Query::parse_malformed(request).and_then(|query| query.edns).is_none_or(|edns| edns.version == 0)
 }
 
 /// Header and question of an authoritative answer.

@@ -237,17 +237,6 @@ fn a_way_that_may_not_carry_transfers_gets_none() {
 }
 
 #[test]
-fn a_request_with_edns_of_another_version_is_answered_as_an_ordinary_query() {
-    const OPT_VERSION_1: [u8; 11] = [0, 0, 41, 4, 208, 0, 1, 0, 0, 0, 0];
-    for mut request in [axfr(), ixfr(1)] {
-        request.extend_from_slice(&OPT_VERSION_1);
-        add_to_count(&mut request, 2, 1);
-        let handled = ask(&policy(), &catalog(1), &request, CLIENT, Transport::Tcp);
-        assert!(matches!(handled, Handled::Ordinary), "{handled:?}");
-    }
-}
-
-#[test]
 fn a_zone_that_is_denied_compactly_is_transferred_to_nobody() {
     for next in ["\\000.example.", "example."] {
         let zone = version(SERIAL, 1);

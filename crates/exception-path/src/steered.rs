@@ -249,15 +249,21 @@ mod tests {
         }
         let lab = Lab::new().unwrap();
         lab.inside(Side::Server, || {
+            // So that a new interface says nothing by itself.
+            let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
             let (mut steered, mut peer) = unclaimed();
+            lab.ip(Side::Server, "address add 10.9.0.1/24 dev steered0").unwrap();
             lab.ip(Side::Server, "link set steered0 up").unwrap();
             let mut burst = Burst::new();
-            while steered.rx_burst(&mut burst, NOW) > 0 {} // What the kernel says to a new interface.
-            assert_eq!(steered.rx_burst(&mut burst, NOW), 0);
+            assert_eq!(steered.rx_burst(&mut burst, NOW), 0, "there is nothing");
             let mut frame = peer.alloc().unwrap();
             frame.copy_from(&[0xff; 60]);
             peer.tx_burst(&mut Burst::from_iter([frame]), NOW);
             assert_eq!((steered.rx_burst(&mut burst, NOW), burst.len()), (1, 0), "the kernel has it");
+            let socket = std::net::UdpSocket::bind("10.9.0.1:0").unwrap();
+            socket.send_to(b"x", "10.9.0.2:9").unwrap(); // It asks for the neighbour.
+            assert_eq!((steered.rx_burst(&mut burst, NOW), burst.len()), (1, 0), "the device has it");
+            assert_eq!(peer.rx_burst(&mut burst, NOW), 1);
         });
     }
 }

@@ -40,9 +40,6 @@ impl State {
             self.note_unclaimable(id, reason.to_owned(), now);
             return false;
         }
-        if purpose == Purpose::Listener {
-            self.end_leaving();
-        }
         self.attach(now);
         let Some(attachment) = &mut self.attachment else { return false };
         if !attachment.wants(purpose) {

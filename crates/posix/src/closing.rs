@@ -9,10 +9,9 @@ use crate::descriptors::fd_table::{Entry, FdTable};
 use crate::descriptors::internal;
 use crate::errno::Errno;
 use crate::ids::{EpollId, SocketId};
-use crate::moves::listener::LEAVES_AFTER;
 use crate::moves::to_kernel::{NOT_YET, Terms};
 use crate::process::{Closing, State};
-use crate::socket::{Place, Role, Socket};
+use crate::socket::{Place, Role};
 
 impl State {
     /// `fd` is about to be closed. What waits at a socket that other processes have too is theirs, if it is the last descriptor here;
@@ -26,9 +25,9 @@ impl State {
         }
         let socket = self.socket_of(fd).and_then(|id| self.sockets.get(id));
         let epoll = self.epoll_of(fd).and_then(|id| self.epolls.get(id));
-        let is_wanted = socket.is_some_and(|it| {
-            (it.callers.has_others() && it.is_shadow() || leaves_later(it)) && it.fds().count() == 1
-        }) || epoll.is_some_and(|it| it.callers.has_others() && it.fds().count() == 1);
+        let is_wanted = socket
+            .is_some_and(|it| it.callers.has_others() && it.is_shadow() && it.fds().count() == 1)
+            || epoll.is_some_and(|it| it.callers.has_others() && it.fds().count() == 1);
         is_wanted.then(|| internal::copy(fd)).flatten()
     }
 
@@ -36,44 +35,11 @@ impl State {
     pub(crate) fn close_socket(&mut self, id: SocketId, copy: Option<OwnedFd>, now: Instant) {
         let Some(socket) = self.sockets.get_mut(id) else { return };
         if !socket.callers.has_others() {
-            return match copy {
-                Some(copy) if leaves_later(socket) => self.leave_later(id, copy),
-                copy => {
-                    copy.into_iter().for_each(internal::close);
-                    self.end_socket(id, now);
-                }
-            };
+            return self.end_socket(id, now);
         }
         // The number will soon be another file's. The kernel's socket stays open under another number.
         socket.set_fd(enter(self.table, copy));
         self.closing.push(Closing::Socket(id));
-    }
-
-    /// A listener is closed, and others have it: what begins from now on is theirs. The rest of it follows.
-    fn leave_later(&mut self, id: SocketId, copy: OwnedFd) {
-        self.drop_interests(id);
-        self.forget_stall(id);
-        let Some(socket) = self.sockets.get_mut(id) else { return internal::close(copy) };
-        let claim = socket.claim;
-        socket.set_fd(enter(self.table, Some(copy)));
-        if let (Some(claim), Some(attachment)) = (claim, self.attachment()) {
-            attachment.begin_to_drain(claim);
-        }
-        self.closing.push(Closing::Listener(id, self.clock.now() + LEAVES_AFTER));
-        self.queue.wake_driver(); // It does not know of it.
-    }
-
-    /// A port is about to be bound, or a listener claimed: none that was closed is in the way.
-    pub(crate) fn end_leaving(&mut self) {
-        let mut are_any = false;
-        for closing in &mut self.closing {
-            if let Closing::Listener(_, at) = closing {
-                (*at, are_any) = (Instant::ZERO, true);
-            }
-        }
-        if are_any {
-            self.end_closed(self.clock.now());
-        }
     }
 
     /// The same of an epoll instance.
@@ -90,9 +56,7 @@ impl State {
     pub(crate) fn forget_closing(&mut self) {
         for closing in &self.closing {
             match closing {
-                Closing::Socket(id) | Closing::Listener(id, _) => {
-                    self.sockets.get_mut(*id).map(|socket| socket.set_fd(-1))
-                }
+                Closing::Socket(id) => self.sockets.get_mut(*id).map(|socket| socket.set_fd(-1)),
                 Closing::Epoll(id) => self.epolls.get_mut(*id).map(|epoll| epoll.set_fd(-1)),
             };
         }
@@ -102,11 +66,7 @@ impl State {
     pub(crate) fn end_closed(&mut self, now: Instant) {
         for closing in std::mem::take(&mut self.closing) {
             let (callers, fd) = match closing {
-                Closing::Listener(_, at) if now < at => {
-                    self.closing.push(closing);
-                    continue;
-                }
-                Closing::Socket(id) | Closing::Listener(id, _) => match self.sockets.get(id) {
+                Closing::Socket(id) => match self.sockets.get(id) {
                     Some(socket) => (&socket.callers, socket.fd()),
                     None => continue,
                 },
@@ -120,7 +80,7 @@ impl State {
                 continue;
             }
             match closing {
-                Closing::Socket(id) | Closing::Listener(id, _) => self.end_socket(id, now),
+                Closing::Socket(id) => self.end_socket(id, now),
                 Closing::Epoll(id) => self.end_epoll(id),
             }
             if fd >= 0 {
@@ -129,13 +89,6 @@ impl State {
             }
         }
     }
-}
-
-/// Whether a socket is a listener on the stack that other processes may have, too.
-fn leaves_later(socket: &Socket) -> bool {
-    socket.is_common
-        && socket.claim.is_some()
-        && matches!(socket.role, Role::Listener { on_stack: Some(_), .. })
 }
 
 /// The number of a copy, which is not the program's; none if negative.
@@ -148,6 +101,9 @@ fn enter(table: FdTable, copy: Option<OwnedFd>) -> RawFd {
 impl State {
     /// A descriptor is about to be closed: what stood behind it goes with the last one, or when the calls on it are over.
     pub(crate) fn close_descriptor(&mut self, fd: RawFd, now: Instant) {
+        if self.keep_listener(fd, now) {
+            return;
+        }
         let copy = self.prepare_close(fd, now);
         self.close_with_copy(fd, copy, now);
     }

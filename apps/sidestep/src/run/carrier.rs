@@ -23,7 +23,7 @@ use engine::{Datagram, DeviceId, Engine, EngineHandle, Role, UdpResponder};
 use super::Options;
 use crate::port::{OpenPort, port_name};
 
-/// Programs share the queue.
+/// The port has one queue, and so has its interface: programs share that.
 const QUEUE: u16 = 0;
 
 /// What carries frames, on a thread of its own.
@@ -53,7 +53,7 @@ pub(super) fn open(options: &Options) -> anyhow::Result<(Vec<String>, Option<Car
             "--device {}: one process can have one port of DPDK",
             options.devices.join(" --device ")
         );
-        options.port.refuse(&options.devices.join(" "))?;
+        options.port.refuse(&options.devices.join(" --device "))?;
         return Ok((interfaces, None));
     };
     if options.take_over {
@@ -68,9 +68,9 @@ pub(super) fn open(options: &Options) -> anyhow::Result<(Vec<String>, Option<Car
 impl Carrier {
     fn start(port: OpenPort, inherited: BTreeSet<RawFd>, spin: Duration) -> anyhow::Result<Carrier> {
         let OpenPort { interface, mut path, .. } = port;
-        let opened = path.open(&[QUEUE], path.frame_size_for(0))?;
+        let opened = path.open(&[QUEUE], path.frame_size_for(0))?; // A port's frames are as large as its own MTU says.
         log::info!("{interface}: carries the frames of {}", opened.mode);
-        let config = engine::Config { spin, ..engine::Config::default() };
+        let config = engine::Config { spin, linger: Duration::ZERO, ..engine::Config::default() };
         let (made, engine) = Engine::new(config, Nobody).context("making an engine")?;
         engine.add_device(DeviceId(0), Role::Primary, opened.device);
         let thread = Builder::new().name("carrier".to_owned()).spawn(move || made.run())?;

@@ -26,7 +26,8 @@ pub(super) fn report(pid: u32, report: &StatusReport, look: &dyn Fn(u32) -> Opti
     if report.programs.is_empty() {
         let _ = writeln!(text, "sidestep run {pid}: no program has made a socket yet");
     }
-    let has_lent = report.interfaces.iter().any(|status| status.lent > 0 || status.left > 0);
+    let is_lent = |status: &InterfaceStatus| status.lent > 0 || status.left > 0;
+    let has_lent = report.interfaces.is_empty() || report.interfaces.iter().any(is_lent);
     report.programs.iter().for_each(|status| program(&mut text, (status, has_lent), look(status.pid)));
     report.interfaces.iter().for_each(|status| interface(&mut text, status));
     text
@@ -53,7 +54,7 @@ fn program(text: &mut String, (status, has_lent): (&ProgramStatus, bool), proces
     }
 }
 
-/// Its queues, or why it has none; `has_lent`: somebody has.
+/// Its queues, or why it has none; `has_lent`: somebody has one.
 fn queues(status: &ProgramStatus, has_lent: bool, process: Option<Process>) -> String {
     let of = |(interface, queues): &(String, Vec<u16>)| {
         let numbers: Vec<String> = queues.iter().map(u16::to_string).collect();
@@ -285,7 +286,7 @@ mod tests {
         assert_eq!(
             told_of(false, true, 0),
             "nginx 7: on the kernel: no interface gives it a queue, see below",
-            "nobody has one that he could leave it"
+            "nobody else has one"
         );
         assert_eq!(
             told(true, true),

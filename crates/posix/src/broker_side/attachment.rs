@@ -374,7 +374,7 @@ pub(crate) trait Attachment: Send {
     /// Has new connections of a claim be the kernel's.
     fn drain(&mut self, claim: ClaimId);
 
-    /// The same, soon.
+    /// The same without waiting for it.
     fn begin_to_drain(&mut self, claim: ClaimId);
 
     /// Gives back all queues, whose devices are closed, and asks for no others.

@@ -31,7 +31,7 @@ const HOME_PORTS_MAX: usize = 16;
 const ENTRIES_MAX: u32 = 1 << 16;
 /// A stray is passed on with what it says if it has so many octets at most: requests are short, and octets are numbers in messages.
 const PASSED_MAX: usize = 512;
-/// Connections that one request moves into an accept queue, fewer than the broker takes: so many wait if it is stopped in the middle.
+/// Connections that one request moves into an accept queue, fewer than the broker takes: one that is stopped in the middle holds up no more than these.
 const ENQUEUED_TOGETHER: usize = 8;
 /// How long a broker has for its first answer before the program goes on without it. It may come later.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(3);

@@ -45,11 +45,14 @@ impl Process {
         }
         let mut state = self.lock();
         let Some(epoll) = state.epoll_of(epfd) else { return Verdict::Kernel };
-        state.begin_use(epoll, 0);
+        state.epolls.get_mut(epoll).into_iter().for_each(|epoll| epoll.begin_change(fd));
         let target = match self.table.get(fd) {
             Entry::Socket(_) => state.socket_of(fd).map(Target::Socket),
             _ => state.epoll_of(fd).map(Target::Epoll),
         };
+        if let Some(Target::Epoll(inner)) = target {
+            state.begin_use(inner); // It will be waited for where it is watched.
+        }
         match target {
             Some(target) => Verdict::Done(state.control(epoll, epfd, op, (target, fd), event)),
             // A connection has become the kernel's, and is silent.

@@ -26,7 +26,7 @@ impl Process {
         let mut state = self.lock();
         let Some(id) = state.epoll_of(epfd).filter(|_| !events.is_empty()) else { return Verdict::Kernel };
         let now = self.now();
-        state.begin_use(id, 0);
+        state.begin_use(id);
         if state.epolls.get(id).is_some_and(|epoll| epoll.has_news) {
             let inherited = state.inherited_among(id);
             if !inherited.is_empty() {

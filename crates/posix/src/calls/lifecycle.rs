@@ -111,6 +111,7 @@ impl Process {
     /// seccomp(2): from here on the program makes the system calls that it has chosen, and ours are not among them. All becomes the
     /// kernel's, for good. Returns whether nothing is left that we alone know of: nobody need be asked any more.
     pub(crate) fn before_confinement(&self) -> bool {
+        self.lock().end_kept_listeners();
         let ids: Vec<SocketId> = self.lock().sockets.iter().map(|(id, _)| id).collect();
         for id in ids {
             // One that is lost says so when it is used.
@@ -199,7 +200,8 @@ impl State {
         if self.queue.runtime.is_some() || self.has_claims() {
             let now = self.settle_begun(now);
             self.move_shared_datagrams(now);
-            self.close_listeners(now);
+            self.end_kept_listeners();
+            self.close_listeners(self.clock.now());
             self.hear_if_due(now);
             self.move_all(None);
             self.read_notes();
@@ -238,9 +240,10 @@ impl State {
             epoll.waiters.clear();
             epoll.onlookers.clear();
             epoll.callers.clear();
-            (epoll.has_news, epoll.is_parents) = (true, true);
+            (epoll.has_news, epoll.is_unused_since_fork) = (true, true);
             self.forget_bell(place);
         }
+        self.forget_kept_listeners();
         // All of it is the parent's. The packet memory is not even here, so that dropping it would be wrong.
         std::mem::forget(std::mem::take(&mut self.queue));
         self.asked_by_children.clear();

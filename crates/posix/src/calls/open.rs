@@ -82,7 +82,7 @@ impl Process {
                 Place::Stack(_) | Place::ToStack { .. } | Place::Lost | Place::FromParent(_),
             )) => Verdict::Done(fail(libc::EINVAL)),
             Some(Role::Stream(Place::Kernel)) => {
-                state.end_leaving();
+                state.end_what_was_closed_at(address::port(name));
                 state.give_back_port(address::port(name));
                 Verdict::Kernel
             }

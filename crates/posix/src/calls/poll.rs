@@ -181,7 +181,7 @@ impl State {
             self.claim_to_read(id, now);
         }
         if let Watched::Epoll(id) = watched {
-            self.begin_use(id, 0);
+            self.begin_use(id);
         }
         watched
     }

@@ -31,7 +31,7 @@ impl Absent {
 }
 
 /// What the kernel tells a socket apart from all others by.
-fn cookie(fd: RawFd) -> Option<u64> {
+pub(crate) fn cookie(fd: RawFd) -> Option<u64> {
     let mut cookie = [0; 8];
     syscall::getsockopt(fd, libc::SOL_SOCKET, libc::SO_COOKIE, &mut cookie).ok()?;
     Some(u64::from_ne_bytes(cookie))

@@ -16,7 +16,7 @@ use std::time::Duration;
 use clock::Instant;
 use stack::slab::Slab;
 
-use crate::epoll::absent::Absent;
+use crate::epoll::absent::{self, Absent};
 use crate::epoll::bell::Bell;
 use crate::ids::{EpollId, Interests, ItemId, OfItems, SocketId, Target};
 use crate::waiter::{Callers, Waiter, readable};
@@ -79,10 +79,17 @@ pub(crate) struct Epoll {
     pub(crate) is_busy: bool,
     pub(crate) bell: Bell,
     pub(crate) room: Room,
-    /// In a child that has not used it: the instance is what the parent makes of it.
-    pub(crate) is_parents: bool,
+    /// It was not used here since this process was forked: the kernel's instance is as the parent makes it.
+    pub(crate) is_unused_since_fork: bool,
     /// What the kernel is to watch as soon as it is used here.
-    unwatched: Vec<(RawFd, syscall::EpollEvent)>,
+    to_watch: Vec<ToWatch>,
+}
+
+/// A socket that the kernel has yet to watch, told apart by its cookie from what may have the number later.
+struct ToWatch {
+    fd: RawFd,
+    cookie: u64,
+    event: syscall::EpollEvent,
 }
 
 impl Epoll {
@@ -106,8 +113,8 @@ impl Epoll {
             is_busy: false,
             bell: Bell::default(),
             room: Room::default(),
-            is_parents: false,
-            unwatched: Vec::new(),
+            is_unused_since_fork: false,
+            to_watch: Vec::new(),
         }
     }
 
@@ -149,21 +156,32 @@ impl Epoll {
         self.has_news = true;
     }
 
-    /// The kernel watches this descriptor from now on.
+    /// The kernel watches this socket from now on.
     pub(crate) fn watch_in_kernel(&mut self, fd: RawFd, event: syscall::EpollEvent) {
-        if self.is_parents {
-            return self.unwatched.push((fd, event));
+        if self.is_unused_since_fork {
+            self.to_watch.extend(absent::cookie(fd).map(|cookie| ToWatch { fd, cookie, event }));
+        } else {
+            // It may be watched there already, by this number, as who shares the instance has it, too.
+            let _ = syscall::epoll_ctl(self.fd, libc::EPOLL_CTL_ADD, fd, Some(event));
         }
-        // Fails only for lack of memory; then it is silent, and nothing can be reported.
-        let _ = syscall::epoll_ctl(self.fd, libc::EPOLL_CTL_ADD, fd, Some(event));
     }
 
-    /// A call of this process uses the instance, which it may have from its parent.
+    /// A call of this process waits at the instance, which it may have from its parent.
     pub(crate) fn begin_use(&mut self) {
-        if std::mem::take(&mut self.is_parents) {
-            std::mem::take(&mut self.unwatched)
-                .into_iter()
-                .for_each(|(fd, event)| self.watch_in_kernel(fd, event));
+        self.is_unused_since_fork = false;
+        self.watch_what_is_still_there(|_| true);
+    }
+
+    /// A call of this process changes what the instance has of this descriptor.
+    pub(crate) fn begin_change(&mut self, fd: RawFd) {
+        self.watch_what_is_still_there(|it| it.fd == fd);
+    }
+
+    fn watch_what_is_still_there(&mut self, is_meant: impl Fn(&ToWatch) -> bool) {
+        for ToWatch { fd, cookie, event } in self.to_watch.extract_if(.., |it| is_meant(it)) {
+            if absent::cookie(fd) == Some(cookie) {
+                let _ = syscall::epoll_ctl(self.fd, libc::EPOLL_CTL_ADD, fd, Some(event)); // As above.
+            }
         }
     }
 

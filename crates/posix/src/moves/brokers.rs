@@ -21,6 +21,7 @@ const ENDED: &str = "the broker has ended";
 impl State {
     /// The broker is about to end. Connections become the kernel's; those of our parent are lost.
     pub(crate) fn leave_to_kernel(&mut self, now: Instant) {
+        self.end_kept_listeners();
         let now = self.settle_begun(now);
         let ids: Vec<SocketId> = self.sockets.iter().map(|(id, _)| id).collect();
         for id in ids {

@@ -19,7 +19,7 @@
 //!              by the steps on the page of its registry. Packets of the kernel's connections stay with the kernel.
 //! ```
 //!
-//! After close(2) the first step begins at once, and the others some milliseconds later: `closing.rs` says why.
+//! After close(2) the first step begins at once, and the others some milliseconds later (`kept.rs`).
 //!
 //! The kernel answers a segment of an unknown connection with a reset. So nothing may be given back while a peer may have a connection
 //! that only our stack knows.
@@ -34,16 +34,13 @@ use crate::broker_side::ClaimId;
 use crate::ids::SocketId;
 use crate::process::State;
 use crate::queue::Ended;
+use crate::queue::ended::KEPT_AFTER_CLOSE;
 use crate::socket::{READABLE, Role, Socket};
 use crate::waiter::readable;
 
 /// How long after SYNs were left to the kernel one may still come to us: the steering program decides for a whole burst at a
 /// time, and a core may be busy with another.
 const QUIET: Duration = Duration::from_millis(1);
-
-/// How long what belongs to a closed listener stays. Who is about to end closes its listeners, and then the connections that are idle. If these moved in between,
-/// requests would come to them, and be there unread when they are closed: their peers would be reset.
-pub(crate) const LEAVES_AFTER: Duration = Duration::from_millis(5);
 
 /// How long near peers have to finish handshakes if another process continues the others.
 const NEAR: Duration = Duration::from_millis(10);
@@ -59,9 +56,14 @@ impl State {
     /// A listener goes. If others of ours share its port, they go on. If another process may have it: see the page. If not, those who
     /// wait there are reset, as on Linux, and its connections become the kernel's soon.
     pub(crate) fn close_listener(&mut self, id: SocketId, now: Instant) {
+        let local = self.sockets.get(id).and_then(|socket| crate::address::local_of(socket.fd()));
+        self.close_listener_at(id, local, now);
+    }
+
+    /// The same of one that is bound there.
+    pub(super) fn close_listener_at(&mut self, id: SocketId, local: Option<SocketAddr>, now: Instant) {
         let now = self.settle_begun(now);
-        let Some(socket) = self.sockets.get(id) else { return };
-        let (claim, local) = (socket.claim, crate::address::local_of(socket.fd()));
+        let claim = self.sockets.get(id).and_then(|socket| socket.claim);
         let (Some(claim), Some(local)) = (claim, local) else { return self.take_off_listener(id, now) };
         if let Some(beside) = self.listener_beside(id, local) {
             return self.leave_to_beside(id, beside, claim, now);
@@ -75,7 +77,7 @@ impl State {
             self.move_listener(id, claim, local, now);
         } else {
             self.take_off_listener(id, now);
-            self.end_claim(id, claim, local, Some(now + LEAVES_AFTER));
+            self.end_claim(id, claim, local, Some(now + KEPT_AFTER_CLOSE));
         }
     }
 
@@ -96,7 +98,7 @@ impl State {
     }
 
     /// Another listener of ours at the same address and port (`SO_REUSEPORT`), which goes on.
-    fn listener_beside(&self, id: SocketId, local: SocketAddr) -> Option<SocketId> {
+    pub(super) fn listener_beside(&self, id: SocketId, local: SocketAddr) -> Option<SocketId> {
         let goes_on = |it: &Socket| {
             it.claim.is_some()
                 && matches!(it.role, Role::Listener { on_stack: Some(_), .. })

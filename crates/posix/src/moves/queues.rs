@@ -33,17 +33,6 @@ impl State {
         superseded.into_iter().for_each(|ended| self.release_claim(Some(ended.claim)));
     }
 
-    /// Connections of listeners that ended move to the kernel when it is time.
-    pub(crate) fn move_ended(&mut self, now: Instant) {
-        let mut due = BTreeSet::new();
-        for ended in &mut self.queue.ended {
-            if ended.moves_at.take_if(|at| now >= *at).is_some() {
-                due.insert(ended.local.port());
-            }
-        }
-        due.into_iter().for_each(|port| self.move_all(Some(port)));
-    }
-
     /// Releases claims of listeners that ended once their connections have; with the last claim our queues go, after a time in which
     /// the program may listen anew.
     pub(crate) fn release_ended(&mut self, now: Instant) {

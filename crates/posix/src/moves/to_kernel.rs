@@ -110,15 +110,11 @@ impl State {
         self.tried_again_at = self.clock.now() + TRIED_AGAIN_AFTER;
     }
 
-    /// When connections are tried again that could not move, and closed listeners leave.
+    /// When connections are tried again that could not move.
     pub(crate) fn moves_due_at(&self) -> Option<Instant> {
-        let closed = self.closing.iter().filter_map(|closing| match closing {
-            Closing::Socket(_) => Some(self.tried_again_at),
-            Closing::Listener(_, at) => Some(*at),
-            Closing::Epoll(_) => None,
-        });
-        let asked = (!self.asked_by_children.is_empty()).then_some(self.tried_again_at);
-        closed.chain(asked).min()
+        let is_closed = |closing: &Closing| matches!(closing, Closing::Socket(_));
+        let are_there = !self.asked_by_children.is_empty() || self.closing.iter().any(is_closed);
+        are_there.then_some(self.tried_again_at)
     }
 
     /// A connection that was to leave stays on the stack. Calls that wait for it find it by its socket.

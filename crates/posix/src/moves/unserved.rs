@@ -145,6 +145,7 @@ impl State {
 
     /// What waits at listeners that others have, and what comes there, is the others'; until this process waits there again.
     pub(crate) fn leave_common_listeners(&mut self, now: Instant) {
+        self.end_kept_listeners();
         let listens = |socket: &Socket| matches!(socket.role, Role::Listener { .. });
         let claimed = self.sockets.iter().filter(|(_, socket)| listens(socket));
         let claimed = claimed.filter_map(|(id, socket)| Some((id, socket.claim?, socket.is_common)));

@@ -241,8 +241,6 @@ pub(crate) struct AskedByChild {
 pub(crate) enum Closing {
     Socket(SocketId),
     Epoll(EpollId),
-    /// A listener, which leaves then.
-    Listener(SocketId, Instant),
 }
 
 impl State {

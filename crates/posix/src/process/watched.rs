@@ -1,6 +1,5 @@
 //! What epoll instances watch: taken from the kernel, or not watched any more.
 
-use crate::epoll::instance::NESTING_MAX;
 use crate::ids::{EpollId, Interest, ItemId, Target};
 use crate::process::state::State;
 
@@ -24,15 +23,12 @@ impl State {
         }
     }
 
-    /// A call of this process uses an instance, and those in it, which it may have from its parent.
-    pub(crate) fn begin_use(&mut self, id: EpollId, depth: u32) {
-        let Some(epoll) = self.epolls.get_mut(id).filter(|epoll| epoll.is_parents && depth < NESTING_MAX)
-        else {
-            return;
-        };
+    /// A call of this process waits at an instance, and at those in it, which it may have from its parent.
+    pub(crate) fn begin_use(&mut self, id: EpollId) {
+        let Some(epoll) = self.epolls.get_mut(id).filter(|epoll| epoll.is_unused_since_fork) else { return };
         epoll.begin_use();
         let inner: Vec<EpollId> = epoll.inner().collect();
-        inner.into_iter().for_each(|inner| self.begin_use(inner, depth + 1));
+        inner.into_iter().for_each(|inner| self.begin_use(inner));
     }
 
     /// The kernel is no longer to tell of a socket, which becomes the stack's alone.

@@ -8,7 +8,7 @@ use stack::Stack;
 use super::awaited_routes::AwaitedRoutes;
 use super::begun::Begun;
 use super::driver::{Driver, Wakes};
-use super::ended::{self, Ended};
+use super::ended::{self, Ended, KeptListener};
 use super::ports::{self, KeptPort};
 use super::resting_ports::RestingPorts;
 use super::runtime::Runtime;
@@ -48,6 +48,8 @@ pub(crate) struct Queue {
     pub(crate) begun: Vec<Begun>,
     /// Closed listeners whose claims their connections still need.
     pub(crate) ended: Vec<Ended>,
+    /// Listeners that were closed just now.
+    pub(crate) kept_listeners: Vec<KeptListener>,
 }
 
 impl Queue {
@@ -155,7 +157,14 @@ impl Queue {
         let ports = ports::due(&self.resting_ports, &self.kept_ports, self.ports_looked_at);
         let (unanswered, untold) = (self.home_ports.due(), self.awaited_routes.due());
         let spare = self.spare_sockets.expiry();
-        let times = [self.stalls.look_at, ended::due(&self.ended), ports, unanswered, untold, spare];
+        let times = [
+            self.stalls.look_at,
+            ended::due(&self.ended, &self.kept_listeners),
+            ports,
+            unanswered,
+            untold,
+            spare,
+        ];
         times.into_iter().flatten().min()
     }
 }

@@ -488,7 +488,7 @@ impl Process {
     /// close(2), and what follows it in time.
     fn shut_down(&self, fd: RawFd) {
         self.let_go(fd);
-        self.lock().end_leaving();
+        self.lock().end_kept_listeners();
     }
 
     /// close(2).

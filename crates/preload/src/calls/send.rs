@@ -86,7 +86,7 @@ pub(crate) unsafe fn sendmmsg(
     for (index, message) in messages.iter_mut().enumerate() {
         let mut wanted = 0;
         let send = |request: &Send<'_, '_>| {
-            wanted = request.buffers.iter().map(|buffer| buffer.len()).sum();
+            wanted = request.buffers.iter().fold(0, |sum: usize, buffer| sum.saturating_add(buffer.len()));
             match &mut together {
                 Some(datagrams) => datagrams.send(request),
                 None => send_message(fd, request),

@@ -17,7 +17,7 @@ checks! {
         shutdown_by_the_child, flags_are_shared, snapshot_child, grandchild, options_are_shared,
         parent_ends_first, child_sees_names,
     ],
-    ONCE [thread_in_the_parent, epoll_made_by_the_parent, epoll_that_the_parent_watches_no_more, epoll_that_has_told_the_parent_once, epoll_used_late_by_the_child],
+    ONCE [thread_in_the_parent, epoll_made_by_the_parent, epoll_that_the_parent_watches_no_more, epoll_that_has_told_the_parent_once, epoll_used_late_by_the_child, epoll_of_the_parent_within_another, epoll_when_the_number_is_another_file],
 }
 
 fn shutdown_by_the_child(s: &mut Scene) -> Done {
@@ -174,6 +174,42 @@ fn epoll_used_late_by_the_child(s: &mut Scene) -> Done {
     let fd = pair.fd;
     let pid = child(|| {
         s.see("child", sys::read(fd, 3));
+        s.see_epoll("child", sys::epoll_wait(epfd, 8, SOON_MS));
+        Ok(())
+    })?;
+    see_end(s, pid)
+}
+
+fn epoll_of_the_parent_within_another(s: &mut Scene) -> Done {
+    let mut pair = s.pair()?;
+    let epfd = sys::epoll_create(0)?;
+    sys::epoll_add(epfd, pair.fd, libc::EPOLLIN, 1)?;
+    pair.tell(b"abcdef")?;
+    let fd = pair.fd;
+    let pid = child(|| {
+        s.see("child", sys::read(fd, 3));
+        let outer = sys::epoll_create(0)?;
+        sys::epoll_add(outer, epfd, libc::EPOLLIN, 2)?;
+        s.see_epoll("outer", sys::epoll_wait(outer, 8, SOON_MS));
+        s.see_epoll("inner", sys::epoll_wait(epfd, 8, SOON_MS));
+        Ok(())
+    })?;
+    see_end(s, pid)
+}
+
+/// What the child opens at the number of the connection is not watched, and can be.
+fn epoll_when_the_number_is_another_file(s: &mut Scene) -> Done {
+    let mut pair = s.pair()?;
+    let epfd = sys::epoll_create(0)?;
+    sys::epoll_add(epfd, pair.fd, libc::EPOLLIN, 1)?;
+    pair.tell(b"abc")?;
+    let fd = pair.fd;
+    let pid = child(|| {
+        s.see("child", sys::read(fd, 3));
+        let [reader, writer] = sys::pipe(0)?;
+        sys::write(writer, b"x")?;
+        sys::dup2(reader, fd)?;
+        s.see("add", sys::epoll_add(epfd, fd, libc::EPOLLIN, 2));
         s.see_epoll("child", sys::epoll_wait(epfd, 8, SOON_MS));
         Ok(())
     })?;
