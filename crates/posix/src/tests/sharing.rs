@@ -506,15 +506,30 @@ fn connections_of_a_listener_that_nobody_else_has_move_some_time_after_it() {
 }
 
 #[test]
-fn a_listener_that_was_closed_is_not_in_the_way_of_the_next() {
-    let pair = Pair::new();
-    let (listener, address) = pair.listen();
-    pair.left.pass_on(listener);
-    pair.left.let_go(listener);
-    let next = pair.left.tcp_socket(libc::SOCK_NONBLOCK);
-    let (name, len) = encode(address, libc::AF_INET);
-    assert!(matches!(pair.left.may_bind(next, &name[..len]), Verdict::Kernel));
-    syscall::bind(next, &name[..len]).expect("the port is free");
+fn what_was_closed_at_a_port_ends_before_the_port_is_bound_or_the_process_ends() {
+    let end: [fn(&Pair, SocketAddr); 2] = [
+        |pair, address| {
+            let next = pair.left.tcp_socket(libc::SOCK_NONBLOCK);
+            let (name, len) = encode(address, libc::AF_INET);
+            assert!(matches!(pair.left.may_bind(next, &name[..len]), Verdict::Kernel));
+        },
+        |pair, _| pair.left.before_exit(),
+    ];
+    for end in end {
+        for is_common in [true, false] {
+            let pair = Pair::new();
+            let (listener, left, _right) = pair.accepted(libc::SOCK_NONBLOCK);
+            let address = SocketAddr::new(LEFT, local_of(listener).unwrap().port());
+            if is_common {
+                pair.left.pass_on(listener);
+            }
+            pair.left.let_go(listener);
+            assert!(pair.left.table.is_ours(left));
+            end(&pair, address);
+            assert!(!pair.left.table.is_ours(left), "the kernel knows whose the port is");
+            assert!(pair.left.lock().queue.kept_listeners.is_empty());
+        }
+    }
 }
 
 #[test]
