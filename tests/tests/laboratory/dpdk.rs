@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::process::Command;
 
-use lab::{Child, Directory, Lab, Side, Zone};
+use lab::{Child, Directory, Lab, SERVER_INTERFACE, Side, Zone};
 use rustix::process::Signal;
 use tests::{Dig, Transport};
 
@@ -233,7 +233,7 @@ fn a_program_has_none_of_the_descriptors_of_a_port() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };
-    assert_eq!(listed(&memif), listed("lo"));
+    assert_eq!(listed(&memif), listed(SERVER_INTERFACE));
 }
 
 #[test]
