@@ -20,8 +20,12 @@ use super::next_hop::NextHop;
 use super::options::Origin;
 use crate::port::{OpenPort, PortOptions, port_name};
 
-/// How long the kernel may take to find the next hop, and an interface's queues to become free.
+/// How long an interface's queues may take to become free.
 const PATIENCE: Duration = Duration::from_secs(4);
+/// How long the kernel may take to find the next hop: a port that was just opened may have its link some seconds later.
+const PATIENCE_WITH_NEIGHBOUR: Duration = Duration::from_secs(10);
+/// The kernel gives up after some seconds, and is asked again.
+const ASKS_EVERY: Duration = Duration::from_secs(1);
 /// Between two looks.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 /// Questions and answers that may be on their way between kernel and generator.
@@ -99,8 +103,8 @@ fn way(
     }
     let vlan = vlan_of(ours, supervisor.mirror(), interface)?;
     let next = route.gateway.unwrap_or(server);
-    let _ = look_for_neighbour(route.interface, next); // The mirror shows what came of it.
-    let until = clock.now() + PATIENCE;
+    let until = clock.now() + PATIENCE_WITH_NEIGHBOUR;
+    let mut asks_at = clock.now();
     let destination_mac = loop {
         let known = supervisor.mirror().neighbour(route.interface, next);
         if let Some(mac) = known.filter(|known| known.usable).and_then(|known| known.mac) {
@@ -108,6 +112,10 @@ fn way(
         }
         let now = clock.now();
         ensure!(now < until, "{next} does not answer ARP or NDP");
+        if now >= asks_at {
+            let _ = look_for_neighbour(route.interface, next); // The mirror shows what came of it.
+            asks_at = now + ASKS_EVERY;
+        }
         pass_on(device, now);
         std::thread::sleep(PAUSE);
         supervisor.poll(now);
