@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, UdpSocket};
 use std::process::{Command, Output};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lab::{CLIENT_INTERFACE, Lab, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side, Zone, sidestep_binary};
 use rustix::process::{Signal, kill_process};
@@ -162,9 +162,16 @@ fn a_server_that_comes_back_with_another_hardware_address_is_asked_there() {
     command.args(["--json", "-"]).stdout(std::process::Stdio::piped());
     let child = command.spawn().unwrap();
     thread::sleep(Duration::from_secs(4));
-    for change in ["down", "address 02:00:00:00:53:99", "up"] {
-        lab.ip(Side::Server, &format!("link set {SERVER_INTERFACE} {change}")).unwrap();
+    let set = |change: &str| lab.ip(Side::Server, &format!("link set {SERVER_INTERFACE} {change}")).unwrap();
+    set("down");
+    // The kernel forgets its neighbours when it notices, which it does not if the link is back by then.
+    let until = Instant::now() + PATIENCE;
+    while !lab.ip(Side::Client, &format!("link show {CLIENT_INTERFACE}")).unwrap().contains("DOWN mode") {
+        assert!(Instant::now() < until);
+        thread::sleep(Duration::from_millis(10));
     }
+    set("address 02:00:00:00:53:99");
+    set("up");
     let output = child.wait_with_output().unwrap();
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let seconds = report["loads"][0]["seconds"].as_array().unwrap();
