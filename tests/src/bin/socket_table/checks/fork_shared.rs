@@ -165,55 +165,47 @@ fn epoll_that_has_told_the_parent_once(s: &mut Scene) -> Done {
     Ok(())
 }
 
-/// It begins to use the instance when the connection has moved already.
-fn epoll_used_late_by_the_child(s: &mut Scene) -> Done {
+/// A child has used the connection, which its parent's instance watches, and goes on with both: the instance, and the connection's number.
+fn after_use_in_child(s: &mut Scene, go_on: impl FnOnce(&mut Scene, i32, i32) -> Result<()>) -> Done {
     let mut pair = s.pair()?;
     let epfd = sys::epoll_create(0)?;
     sys::epoll_add(epfd, pair.fd, libc::EPOLLIN, 1)?;
     pair.tell(b"abcdef")?;
-    let fd = pair.fd;
     let pid = child(|| {
-        s.see("child", sys::read(fd, 3));
-        s.see_epoll("child", sys::epoll_wait(epfd, 8, SOON_MS));
-        Ok(())
+        s.see("child", sys::read(pair.fd, 3));
+        go_on(s, epfd, pair.fd)
     })?;
     see_end(s, pid)
 }
 
+fn epoll_used_late_by_the_child(s: &mut Scene) -> Done {
+    after_use_in_child(s, |s, epfd, _| {
+        s.see_epoll("child", sys::epoll_wait(epfd, 8, SOON_MS));
+        Ok(())
+    })
+}
+
 fn epoll_of_the_parent_within_another(s: &mut Scene) -> Done {
-    let mut pair = s.pair()?;
-    let epfd = sys::epoll_create(0)?;
-    sys::epoll_add(epfd, pair.fd, libc::EPOLLIN, 1)?;
-    pair.tell(b"abcdef")?;
-    let fd = pair.fd;
-    let pid = child(|| {
-        s.see("child", sys::read(fd, 3));
+    after_use_in_child(s, |s, epfd, _| {
         let outer = sys::epoll_create(0)?;
         sys::epoll_add(outer, epfd, libc::EPOLLIN, 2)?;
         s.see_epoll("outer", sys::epoll_wait(outer, 8, SOON_MS));
         s.see_epoll("inner", sys::epoll_wait(epfd, 8, SOON_MS));
         Ok(())
-    })?;
-    see_end(s, pid)
+    })
 }
 
 /// What the child opens at the number of the connection is not watched, and can be.
 fn epoll_when_the_number_is_another_file(s: &mut Scene) -> Done {
-    let mut pair = s.pair()?;
-    let epfd = sys::epoll_create(0)?;
-    sys::epoll_add(epfd, pair.fd, libc::EPOLLIN, 1)?;
-    pair.tell(b"abc")?;
-    let fd = pair.fd;
-    let pid = child(|| {
-        s.see("child", sys::read(fd, 3));
+    after_use_in_child(s, |s, epfd, fd| {
+        sys::read(fd, 3)?;
         let [reader, writer] = sys::pipe(0)?;
         sys::write(writer, b"x")?;
         sys::dup2(reader, fd)?;
         s.see("add", sys::epoll_add(epfd, fd, libc::EPOLLIN, 2));
         s.see_epoll("child", sys::epoll_wait(epfd, 8, SOON_MS));
         Ok(())
-    })?;
-    see_end(s, pid)
+    })
 }
 
 fn epoll_made_by_the_parent(s: &mut Scene) -> Done {
