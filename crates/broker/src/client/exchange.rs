@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::event::{event, raise_all};
 use super::without_broker::Line;
-use super::{Client, ClientError, PATIENCE, Ticket};
+use super::{Client, ClientError, PATIENCE, PATIENCE_IN_PASSING, Ticket};
 use crate::protocol::{Answer, FromBroker, News, Refusal, Request, ToBroker, decode, encode};
 use crate::transfer::{Arrival, Internal, discard, send};
 
@@ -91,6 +91,12 @@ impl Client {
             while self.receive()? {}
         }
         Ok(self.is_left_alone() || self.waits_since().is_some_and(|since| since.elapsed() >= PATIENCE))
+    }
+
+    /// Whether an answer is overdue for who would rather not wait.
+    pub fn stands_still(&mut self) -> Result<bool, ClientError> {
+        Ok(self.is_behind()?
+            || self.waits_since().is_some_and(|since| since.elapsed() >= PATIENCE_IN_PASSING))
     }
 
     /// Since when there is a request without an answer for which nobody waits.

@@ -302,9 +302,18 @@ impl Client {
         self.ask_for_done(Request::Release { claims: vec![claim], drain: true }, &[])
     }
 
-    /// The same without waiting until it is so.
-    pub fn begin_to_drain(&mut self, claim: ClaimId) -> Result<(), ClientError> {
-        self.tell(&Request::Release { claims: vec![claim], drain: true }, &[])
+    /// The same without waiting until it is so: [`Client::is_drained`].
+    pub fn begin_to_drain(&mut self, claim: ClaimId) -> Result<Ticket, ClientError> {
+        self.begin_at_once(Request::Release { claims: vec![claim], drain: true })
+    }
+
+    /// Whether it is so, if it is within that time. `Ok(false)` may be asked again, after that never.
+    pub fn is_drained(&mut self, ticket: &Ticket, patience: Duration) -> Result<bool, ClientError> {
+        match self.answer_until(ticket.0, Instant::now() + patience)?.map(|arrived| arrived.message) {
+            None => Ok(false),
+            Some(Answer::Done) => Ok(true),
+            Some(answer) => Err(unexpected(answer)),
+        }
     }
 
     /// Starts to look for the way to `remote` from `from`, or from wherever the kernel would.
@@ -408,7 +417,7 @@ impl Client {
         if self.is_left_alone() {
             return Err(Refusal::NotTaken("the broker was killed".to_owned()).into());
         }
-        if offered && self.is_behind()? {
+        if offered && self.stands_still()? {
             return Err(Refusal::TooLate.into());
         }
         if !self.has_room() {
@@ -531,8 +540,7 @@ impl Client {
     /// Whether another process has claimed the same socket. Without an answer it may be asked again later, so a broker that has kept anybody waiting is not
     /// waited for.
     pub fn is_shared(&mut self, claim: ClaimId) -> Result<bool, ClientError> {
-        if self.is_behind()? || self.waits_since().is_some_and(|since| since.elapsed() >= PATIENCE_IN_PASSING)
-        {
+        if self.stands_still()? {
             return Err(ClientError::TimedOut);
         }
         match self.ask_within(PATIENCE_IN_PASSING, &Request::IsShared { claim }, &[])?.message {
@@ -544,7 +552,7 @@ impl Client {
 
     /// Has the kernel serve the socket of a claim for all who have it.
     pub fn leave_socket(&mut self, claim: ClaimId) -> Result<(), ClientError> {
-        self.ask_for_done(Request::LeaveSocket { claim }, &[])
+        self.tell(&Request::LeaveSocket { claim }, &[])
     }
 
     /// Has the kernel deliver a datagram that came to `shadow`.

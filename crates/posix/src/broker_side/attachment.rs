@@ -374,8 +374,14 @@ pub(crate) trait Attachment: Send {
     /// Has new connections of a claim be the kernel's.
     fn drain(&mut self, claim: ClaimId);
 
-    /// The same without waiting for it.
-    fn begin_to_drain(&mut self, claim: ClaimId);
+    /// The same without waiting for it; `None` if nobody can be asked just now.
+    fn begin_to_drain(&mut self, claim: ClaimId) -> Option<RequestId>;
+
+    /// Whether that is so, if it is within that time.
+    fn is_drained(&mut self, request: RequestId, within: Duration) -> bool;
+
+    /// Whether answers are overdue, so that nothing is to be asked that may wait.
+    fn stands_still(&mut self) -> bool;
 
     /// Gives back all queues, whose devices are closed, and asks for no others.
     fn give_back(&mut self);

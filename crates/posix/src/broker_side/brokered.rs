@@ -52,6 +52,8 @@ pub(crate) struct Brokered {
     inherits: Vec<(RequestId, Ticket)>,
     /// Lists of connections that are to wait in the kernel's accept queues, and how long they are.
     enqueues: Vec<(RequestId, usize, Ticket)>,
+    /// Claims that are to take no new connections.
+    drains: Vec<(RequestId, Ticket)>,
     strays: Strays,
     incidents: std::collections::VecDeque<Incident>,
     /// Queues that were granted and are not driven yet.
@@ -105,6 +107,7 @@ impl Brokered {
             home_ports: Vec::new(),
             inherits: Vec::new(),
             enqueues: Vec::new(),
+            drains: Vec::new(),
             strays: Strays::default(),
             incidents: std::collections::VecDeque::new(),
             granted: Vec::new(),
@@ -244,6 +247,15 @@ impl Brokered {
         })
     }
 
+    /// Whether a claim takes no new connections by now; its place in the list is free if so. What was refused has none.
+    fn look_at_drain(&mut self, (request, ticket): (RequestId, Ticket), within: Duration) -> bool {
+        let is_drained = self.ask(|client| client.is_drained(&ticket, within.into())) != Ok(false);
+        if !is_drained {
+            self.drains.push((request, ticket));
+        }
+        is_drained
+    }
+
     /// The answers that have come to questions which take their time.
     fn poll_tickets(&mut self) -> Vec<Incident> {
         let mut answers = Vec::new();
@@ -277,6 +289,9 @@ impl Brokered {
                     answers.push(Incident::Enqueued(request, came_of_begun(count, answer)));
                 }
             }
+        }
+        for drain in std::mem::take(&mut self.drains) {
+            self.look_at_drain(drain, Duration::ZERO); // Who asked looks again.
         }
         for asked in std::mem::take(&mut self.strays.asked) {
             let search = match self.ask(|client| client.poll_stray(&asked.ticket)) {
@@ -584,8 +599,26 @@ impl Attachment for Brokered {
         let _ = self.ask(|client| client.drain(broker::protocol::ClaimId(claim.0)));
     }
 
-    fn begin_to_drain(&mut self, claim: ClaimId) {
-        let _ = self.ask(|client| client.begin_to_drain(broker::protocol::ClaimId(claim.0)));
+    fn begin_to_drain(&mut self, claim: ClaimId) -> Option<RequestId> {
+        let claim = broker::protocol::ClaimId(claim.0);
+        let begun = self.ask(|client| match client.begin_to_drain(claim) {
+            Err(ClientError::TimedOut | ClientError::Unmade(_)) => Ok(None),
+            begun => begun.map(Some),
+        });
+        let ticket = begun.ok().flatten()?;
+        let request = self.next_request();
+        self.drains.push((request, ticket));
+        Some(request)
+    }
+
+    fn is_drained(&mut self, request: RequestId, within: Duration) -> bool {
+        let at = self.drains.iter().position(|(of, _)| *of == request);
+        let drain = at.map(|at| self.drains.remove(at));
+        drain.is_none_or(|drain| self.look_at_drain(drain, within))
+    }
+
+    fn stands_still(&mut self) -> bool {
+        self.ask(Client::stands_still).unwrap_or(false) // If it is gone, nobody is waited for.
     }
 
     fn give_back(&mut self) {

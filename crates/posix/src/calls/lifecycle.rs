@@ -9,6 +9,7 @@ use crate::broker_side::LeftToKernel;
 use crate::descriptors::fd_table::Entry;
 use crate::descriptors::internal;
 use crate::ids::SocketId;
+use crate::moves::to_kernel::Terms;
 use crate::process::{Process, State};
 use crate::socket::kernel_only::has_adopted;
 use crate::socket::stall::Stall;
@@ -111,7 +112,6 @@ impl Process {
     /// seccomp(2): from here on the program makes the system calls that it has chosen, and ours are not among them. All becomes the
     /// kernel's, for good. Returns whether nothing is left that we alone know of: nobody need be asked any more.
     pub(crate) fn before_confinement(&self) -> bool {
-        self.lock().end_kept_listeners();
         let ids: Vec<SocketId> = self.lock().sockets.iter().map(|(id, _)| id).collect();
         for id in ids {
             // One that is lost says so when it is used.
@@ -119,7 +119,8 @@ impl Process {
         }
         let mut state = self.lock();
         let now = self.now();
-        state.move_all(None); // Those that the program has closed.
+        state.end_leaving();
+        state.move_all(None, Terms::Must); // Those that the program has closed.
         state.give_queues_back(now);
         state.queue.spare_sockets.end();
         state.leave_broker();
@@ -200,10 +201,10 @@ impl State {
         if self.queue.runtime.is_some() || self.has_claims() {
             let now = self.settle_begun(now);
             self.move_shared_datagrams(now);
-            self.end_kept_listeners();
+            self.end_leaving();
             self.close_listeners(self.clock.now());
             self.hear_if_due(now);
-            self.move_all(None);
+            self.move_all(None, Terms::Must);
             self.read_notes();
             self.kinship.leave_to_children();
             self.queue.flush(now);
@@ -243,7 +244,7 @@ impl State {
             (epoll.has_news, epoll.is_unused_since_fork) = (true, true);
             self.forget_bell(place);
         }
-        self.forget_kept_listeners();
+        self.forget_leaving();
         // All of it is the parent's. The packet memory is not even here, so that dropping it would be wrong.
         std::mem::forget(std::mem::take(&mut self.queue));
         self.asked_by_children.clear();

@@ -10,6 +10,7 @@ use crate::address::{encode, local_of};
 use crate::broker_side::{ClaimId, Purpose};
 use crate::descriptors::internal;
 use crate::ids::SocketId;
+use crate::moves::to_kernel::Terms;
 use crate::process::State;
 use crate::queue::Book;
 use crate::socket::Role;
@@ -21,7 +22,6 @@ const ENDED: &str = "the broker has ended";
 impl State {
     /// The broker is about to end. Connections become the kernel's; those of our parent are lost.
     pub(crate) fn leave_to_kernel(&mut self, now: Instant) {
-        self.end_kept_listeners();
         let now = self.settle_begun(now);
         let ids: Vec<SocketId> = self.sockets.iter().map(|(id, _)| id).collect();
         for id in ids {
@@ -30,13 +30,15 @@ impl State {
                 step => drop(self.carry_out(id, step, now)), // What is lost says so when it is used.
             }
         }
-        self.move_all(None); // Those that the program has closed.
+        self.end_leaving();
+        self.move_all(None, Terms::Must); // Those that the program has closed.
         self.give_queues_back(now);
     }
 
     /// Ports that rest are forgotten: the killed broker had their sockets.
     pub(crate) fn claim_all_again(&mut self) {
         drop(self.queue.resting_ports.take_all());
+        self.queue.leaving.iter_mut().for_each(|leaving| (leaving.asked, leaving.drained_at) = (None, None));
         self.keep_book();
         let claimed = self.sockets.iter().filter_map(|(id, socket)| Some((id, socket.claim?)));
         for (id, claim) in claimed.collect::<Vec<_>>() {

@@ -5,6 +5,7 @@ use clock::Instant;
 use crate::address::local_of;
 use crate::ids::SocketId;
 use crate::process::State;
+use crate::queue::Heir;
 use crate::socket::kernel_only::{REUSEPORT_PROGRAM, has_adopted};
 use crate::socket::{READABLE, Role, Socket};
 
@@ -31,7 +32,7 @@ impl State {
     fn unclaim(&mut self, id: SocketId, now: Instant) {
         let Some(socket) = self.sockets.get(id).filter(|socket| socket.claim.is_some()) else { return };
         match &socket.role {
-            Role::Listener { .. } => self.move_listener_to_kernel(id),
+            Role::Listener { .. } => self.begin_to_leave(id, Heir::Kernel, now),
             Role::Udp(_) => self.move_datagrams_and_queues(id, now),
             _ => {}
         }

@@ -19,22 +19,23 @@
 //!              by the steps on the page of its registry. Packets of the kernel's connections stay with the kernel.
 //! ```
 //!
-//! After close(2) the first step begins at once, and the others some milliseconds later (`kept.rs`).
+//! After close(2) the first step begins at once, and the others some milliseconds later. While the broker has stopped, what has not left goes on
+//! where it is (`leaving.rs`).
 //!
 //! The kernel answers a segment of an unknown connection with a reset. So nothing may be given back while a peer may have a connection
 //! that only our stack knows.
 
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 
 use clock::{Duration, Instant};
 use stack::Handshake;
 
 use crate::broker_side::ClaimId;
 use crate::ids::SocketId;
+use crate::moves::to_kernel::{TRIED_FOR, Terms, WaitsAgain};
 use crate::process::State;
-use crate::queue::Ended;
 use crate::queue::ended::KEPT_AFTER_CLOSE;
+use crate::queue::{Ended, Heir, Leaving};
 use crate::socket::{READABLE, Role, Socket};
 use crate::waiter::readable;
 
@@ -52,6 +53,16 @@ const BUSY_MAX: Duration = Duration::from_millis(100);
 /// Handshakes that are passed on at most: of more the latest, the others belong to peers that are not there.
 const PASSED_ON_MAX: usize = 256;
 
+impl Heir {
+    /// How long peers have to finish handshakes.
+    fn patience(self) -> Duration {
+        match self {
+            Heir::Others => NEAR,
+            Heir::Kernel => HANDSHAKES_MAX,
+        }
+    }
+}
+
 impl State {
     /// A listener goes. If others of ours share its port, they go on. If another process may have it: see the page. If not, those who
     /// wait there are reset, as on Linux, and its connections become the kernel's soon.
@@ -61,8 +72,9 @@ impl State {
     }
 
     /// The same of one that is bound there.
-    pub(super) fn close_listener_at(&mut self, id: SocketId, local: Option<SocketAddr>, now: Instant) {
+    fn close_listener_at(&mut self, id: SocketId, local: Option<SocketAddr>, now: Instant) {
         let now = self.settle_begun(now);
+        self.take_leaving(id);
         let claim = self.sockets.get(id).and_then(|socket| socket.claim);
         let (Some(claim), Some(local)) = (claim, local) else { return self.take_off_listener(id, now) };
         if let Some(beside) = self.listener_beside(id, local) {
@@ -70,15 +82,15 @@ impl State {
         }
         let is_common = self.sockets.get(id).is_some_and(|socket| socket.is_common);
         self.forget_stall(id);
+        if is_common {
+            self.leave(&mut Leaving::new(id, claim, local), Terms::Must);
+            return;
+        }
         if let Some(attachment) = self.attachment() {
             attachment.drain(claim);
         }
-        if is_common {
-            self.move_listener(id, claim, local, now);
-        } else {
-            self.take_off_listener(id, now);
-            self.end_claim(id, claim, local, Some(now + KEPT_AFTER_CLOSE));
-        }
+        self.take_off_listener(id, now);
+        self.end_claim(id, claim, local, Some(now + KEPT_AFTER_CLOSE));
     }
 
     /// A listener's claim is of use to its connections only.
@@ -104,12 +116,12 @@ impl State {
                 && matches!(it.role, Role::Listener { on_stack: Some(_), .. })
                 && crate::address::local_of(it.fd()) == Some(local)
         };
-        let mut others = self.sockets.iter().filter(|(other, _)| *other != id);
+        let mut others = self.sockets.iter().filter(|(other, _)| *other != id && !self.is_leaving(*other));
         others.find(|(_, it)| goes_on(it)).map(|(other, _)| other)
     }
 
     /// A listener goes, and those beside it have who waits there. Connections stay where they are.
-    fn leave_to_beside(&mut self, id: SocketId, beside: SocketId, claim: ClaimId, now: Instant) {
+    pub(super) fn leave_to_beside(&mut self, id: SocketId, beside: SocketId, claim: ClaimId, now: Instant) {
         self.forget_stall(id);
         let Some(socket) = self.sockets.get_mut(id) else { return };
         socket.claim = None;
@@ -126,49 +138,92 @@ impl State {
         self.take_in(now); // Their threads learn of it.
     }
 
-    fn move_listener(&mut self, id: SocketId, claim: ClaimId, local: SocketAddr, now: Instant) {
-        self.finish_handshakes(id, NEAR);
-        self.move_waiting(id, self.clock.now());
-        self.move_all(Some(local.port()));
+    /// Takes the steps of the page; false if the broker has not gone along with all of them, and the listener goes on until they are tried again.
+    pub(super) fn leave(&mut self, leaving: &mut Leaving, terms: Terms) -> bool {
+        let (id, heir) = (leaving.id, leaving.heir);
+        let Some(drained_at) = self.drain(leaving, terms) else { return false };
+        let since = self.clock.now().since(drained_at);
+        self.finish_handshakes(id, heir.patience() - since);
+        if !self.leave_all_waiting(id, heir, terms) || !self.move_all(Some(leaving.local.port()), terms) {
+            return false;
+        }
         // All that took its time, in which some more were finished.
         self.finish_handshakes(id, Duration::ZERO);
         // What comes in while connections are moved may finish more of them. From the round on that finds none nothing is taken in.
-        while self.move_waiting(id, self.clock.now()) {}
+        if !self.leave_all_waiting(id, heir, terms) {
+            return false;
+        }
+        let is_last = !self.sockets.iter().any(|(other, socket)| other != id && socket.claim.is_some());
+        match heir {
+            Heir::Kernel => {
+                self.leave_listener(id);
+                self.end_claim(id, leaving.claim, leaving.local, None);
+            }
+            // What is there belongs to listeners that ended before.
+            Heir::Others if is_last && !self.move_all(None, terms) => return false,
+            Heir::Others => self.leave_to_others(id, leaving.claim, is_last),
+        }
+        self.remove_closed(id);
+        true
+    }
+
+    /// The last steps, with nothing left that could stay.
+    fn leave_to_others(&mut self, id: SocketId, claim: ClaimId, is_last: bool) {
         self.move_handshakes(id);
         if let Some(socket) = self.sockets.get_mut(id) {
             socket.claim = None;
         }
-        if !self.has_claims() {
-            // What is there belongs to listeners that ended before.
-            self.move_all(None);
-            self.give_queues_back(now);
+        if is_last {
+            self.give_queues_back(self.clock.now());
         }
         self.release_claim(Some(claim));
         self.hears_soon = true; // What other processes left to us until now goes to the next process.
     }
 
-    /// A listener goes on as the kernel's. Those who wait there are accepted all the same, and its connections become the kernel's: what
-    /// comes to the port is the kernel's from now on.
-    pub(crate) fn move_listener_to_kernel(&mut self, id: SocketId) {
-        self.settle_begun(self.clock.now());
-        let Some(socket) = self.sockets.get(id) else { return };
-        let (Some(claim), Some(local)) = (socket.claim, crate::address::local_of(socket.fd())) else {
-            return;
+    /// Since when new connections are the kernel's, if they are.
+    fn drain(&mut self, leaving: &mut Leaving, terms: Terms) -> Option<Instant> {
+        let is_drained = match terms {
+            _ if leaving.drained_at.is_some() => terms == Terms::Must || !self.stands_still(),
+            Terms::Must => {
+                self.attachment().into_iter().for_each(|attachment| attachment.drain(leaving.claim));
+                true
+            }
+            _ => !self.stands_still() && self.is_drained(leaving),
         };
-        self.forget_stall(id);
-        if let Some(attachment) = self.attachment() {
-            attachment.drain(claim);
+        is_drained.then(|| *leaving.drained_at.get_or_insert(self.clock.now()))
+    }
+
+    /// Whether the broker has passed new connections to the kernel, or does so in a moment.
+    fn is_drained(&mut self, leaving: &mut Leaving) -> bool {
+        let now = self.clock.now();
+        self.ask_to_drain(leaving, now);
+        let (Some((request, asked_at)), Some(attachment)) = (leaving.asked, self.attachment()) else {
+            return false;
+        };
+        attachment.is_drained(request, TRIED_FOR - now.since(asked_at))
+    }
+
+    /// Whether nothing is to be asked of the broker that may wait.
+    fn stands_still(&mut self) -> bool {
+        self.attachment().is_none_or(|attachment| attachment.stands_still())
+    }
+
+    /// Begins with that, unless it has begun.
+    pub(super) fn ask_to_drain(&mut self, leaving: &mut Leaving, now: Instant) {
+        let attachment = self.attachment().filter(|_| leaving.asked.is_none());
+        let request = attachment.and_then(|attachment| attachment.begin_to_drain(leaving.claim));
+        leaving.asked = leaving.asked.or(request.map(|request| (request, now)));
+    }
+
+    /// All that wait to be accepted leave; false if some wait on.
+    fn leave_all_waiting(&mut self, id: SocketId, heir: Heir, terms: Terms) -> bool {
+        loop {
+            match self.leave_waiting(id, heir, terms, self.clock.now()) {
+                Ok(true) => {}
+                Ok(false) => return true,
+                Err(WaitsAgain) => return false,
+            }
         }
-        self.finish_handshakes(id, HANDSHAKES_MAX);
-        let rounds = std::iter::from_fn(|| self.take_waiting(id, self.clock.now()));
-        let waiting: Vec<OwnedFd> = rounds.flatten().collect();
-        self.leave_listener(id);
-        if let Some(Role::Listener { adopted, .. }) = self.sockets.get_mut(id).map(|socket| &mut socket.role)
-        {
-            adopted.extend(waiting);
-        }
-        self.move_all(Some(local.port()));
-        self.end_claim(id, claim, local, None);
     }
 
     /// The process ends, or becomes another program: so do its listeners, as far as they are ours.

@@ -10,7 +10,7 @@
 //! | `steps.rs` | a step of the table, whatever it is |
 //! | `keep.rs`, `to_stack.rs` | a shadow that only the kernel may have; a socket that connects |
 //! | `listener.rs`, `datagrams.rs`, `renewal.rs` | all that a listener has; what waits at a UDP socket; back to a socket without a past |
-//! | `kept.rs` | what belongs to a listener that was just closed |
+//! | `leaving.rs` | a listener that leaves, and what belongs to it: step by step, as far as the broker goes along |
 //! | `queues.rs`, `waiting.rs` | all connections, then the queues; connections that wait for accept |
 //! | `to_kernel.rs` | a connection of the stack: off it, to the kernel, behind the same descriptors |
 //! | `places.rs`, `ports.rs`, `behind.rs`, `family.rs` | where a socket is; its port; its descriptors; who of the family has it |
@@ -21,7 +21,7 @@ mod datagrams;
 mod family;
 mod inherited;
 mod keep;
-mod kept;
+mod leaving;
 mod listener;
 mod places;
 pub(crate) mod ports;

@@ -12,7 +12,7 @@ use crate::descriptors::fd_table::Entry;
 use crate::descriptors::internal::close;
 use crate::ids::SocketId;
 use crate::kinship::Ends;
-use crate::moves::to_kernel::Terms;
+use crate::moves::to_kernel::{NOT_YET, Terms, WaitsAgain};
 use crate::process::State;
 use crate::queue::ended::LISTENS_ANEW;
 use crate::queue::{Ended, Runtime};
@@ -58,8 +58,8 @@ impl State {
     }
 
     /// Moves connections to the kernel, those at one port of ours or all, also those that the program has closed and that are not
-    /// done yet.
-    pub(crate) fn move_all(&mut self, port: Option<u16>) {
+    /// done yet. False if some go on here, as nobody takes them at once.
+    pub(crate) fn move_all(&mut self, port: Option<u16>, terms: Terms) -> bool {
         let is_meant = |local: SocketAddr| port.is_none_or(|port| local.port() == port);
         let held: Vec<SocketId> = self
             .sockets
@@ -71,30 +71,55 @@ impl State {
             if self.endpoints(id).is_some_and(|(local, _)| is_meant(local)) {
                 let now = self.clock.now();
                 // One that is not established yet stays, and ends with the process.
-                let _ = self.move_to_kernel(id, Terms::Must, now);
+                if self.move_to_kernel(id, terms, now) == Err(NOT_YET) {
+                    return false;
+                }
             }
         }
-        self.move_closed(|(local, _)| is_meant(local), self.clock.now());
+        self.move_closed(|(local, _)| is_meant(local), terms, self.clock.now())
     }
 
-    /// Connections that the program has closed: the kernel finishes them.
-    pub(crate) fn move_closed(&mut self, is_meant: impl Fn(Ends) -> bool, now: Instant) {
-        let Some(stack) = self.queue.stack() else { return };
+    /// Connections that the program has closed: the kernel finishes them. False as above.
+    pub(crate) fn move_closed(
+        &mut self,
+        is_meant: impl Fn(Ends) -> bool,
+        terms: Terms,
+        now: Instant,
+    ) -> bool {
+        let Some(stack) = self.queue.stack() else { return true };
         let meant = |id: &_| stack.endpoints(*id).is_some_and(&is_meant);
-        let closed = stack.connections().filter(|id| stack.is_orphan(*id));
-        let closed: Vec<_> = closed.filter(meant).collect();
-        let detached: Vec<(ConnectionId, Detached)> =
-            closed.into_iter().filter_map(|id| Some((id, stack.detach(id, now).ok()?))).collect();
-        let mut gone = Vec::with_capacity(detached.len());
-        for (id, detached) in detached {
-            // It has only its port left, and a listener with SO_REUSEADDR may want that.
-            let kind = SocketKind { is_ipv6: detached.connection.local.is_ipv6(), reuse_address: true };
-            let kernel = self.move_detached(&detached, &(kind, Settings::default()), Terms::Must);
-            kernel.ok().flatten().into_iter().for_each(close);
-            gone.push(id);
-        }
-        self.release_kept_ports(|kept| gone.contains(&kept.connection));
+        let closed: Vec<_> = stack.connections().filter(|id| stack.is_orphan(*id)).filter(meant).collect();
+        let has_moved = |state: &mut State, id| state.move_closed_one(id, terms, now).is_ok();
+        let all_have = closed.iter().all(|id| has_moved(self, *id));
         self.follow_moved();
+        all_have
+    }
+
+    fn move_closed_one(&mut self, id: ConnectionId, terms: Terms, now: Instant) -> Result<(), WaitsAgain> {
+        let Some(stack) = self.queue.stack() else { return Ok(()) };
+        let Ok(detached) = stack.detach(id, now) else { return Ok(()) };
+        // It has only its port left, and a listener with SO_REUSEADDR may want that.
+        let kind = SocketKind { is_ipv6: detached.connection.local.is_ipv6(), reuse_address: true };
+        match self.move_detached(&detached, &(kind, Settings::default()), terms) {
+            Ok(kernel) => {
+                kernel.into_iter().for_each(close);
+                self.release_kept_ports(|kept| kept.connection == id);
+                Ok(())
+            }
+            Err(WaitsAgain) => {
+                self.put_closed_back(id, &detached, now);
+                Err(WaitsAgain)
+            }
+        }
+    }
+
+    /// A closed connection goes on here, by another number.
+    fn put_closed_back(&mut self, id: ConnectionId, detached: &Detached, now: Instant) {
+        let Some(stack) = self.queue.stack() else { return };
+        let Ok(back) = stack.attach(detached, detached.hop, now) else { return };
+        stack.set_token(back, u64::MAX); // What happens to it is nobody's business.
+        let kept = self.queue.kept_ports.iter_mut().filter(|kept| kept.connection == id);
+        kept.for_each(|kept| kept.connection = back);
     }
 
     pub(crate) fn give_queues_back(&mut self, now: Instant) {

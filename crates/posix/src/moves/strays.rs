@@ -6,6 +6,7 @@ use clock::Instant;
 use stack::{ConnectionId, LinkId, Stack};
 
 use crate::ids::SocketId;
+use crate::moves::to_kernel::Terms;
 use crate::process::State;
 use crate::socket::{Happening, Socket};
 
@@ -53,7 +54,8 @@ impl State {
         let Some(stack) = self.queue.stack() else { return };
         let Some(connection) = stack.connection_between(local, remote) else { return };
         if stack.is_orphan(connection) {
-            return self.move_closed(|ends| ends == (local, remote), now);
+            self.move_closed(|ends| ends == (local, remote), Terms::Offered, now);
+            return;
         }
         let Some(token) = stack.token(connection) else { return };
         if let Some((id, _)) = self.sockets.at(token as u32).filter(|it| it.0.to_bits() == token) {
@@ -75,6 +77,6 @@ impl State {
             Some(stack) => kept.iter().filter_map(|connection| stack.endpoints(*connection)).collect(),
             None => return,
         };
-        self.move_closed(|of| ends.contains(&of), now);
+        self.move_closed(|of| ends.contains(&of), Terms::Offered, now);
     }
 }

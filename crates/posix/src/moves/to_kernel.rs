@@ -35,9 +35,9 @@ pub(crate) const NOT_YET: Errno = Errno(libc::EAGAIN);
 
 /// How long the process is held up by a connection that goes on if nobody takes it. A broker that is not stopped takes it in less than a
 /// millisecond.
-const TRIED_FOR: Duration = Duration::from_millis(100);
+pub(crate) const TRIED_FOR: Duration = Duration::from_millis(100);
 /// How long none is tried again then: each time the connection is taken off the stack, and acknowledges what it has received.
-const TRIED_AGAIN_AFTER: Duration = Duration::from_millis(50);
+pub(crate) const TRIED_AGAIN_AFTER: Duration = Duration::from_millis(50);
 /// The same as [`TRIED_FOR`] if it is not tried again.
 const OFFERED_FOR: Duration = Duration::from_millis(300);
 /// What an octet adds to that: the broker copies all of them first.

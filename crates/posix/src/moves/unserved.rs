@@ -25,7 +25,9 @@ use clock::{Duration, Instant};
 
 use crate::broker_side::ClaimId;
 use crate::ids::SocketId;
+use crate::moves::to_kernel::Terms;
 use crate::process::State;
+use crate::queue::Heir;
 use crate::queue::stalls::LOOK_EVERY;
 use crate::socket::{Happening, Role, Socket};
 
@@ -48,7 +50,7 @@ impl State {
         }
         self.queue.stalls.look_at = None;
         for id in std::mem::take(&mut self.queue.stalls.at) {
-            if self.leave_if_few(id, now) {
+            if self.is_leaving(id) || self.leave_if_few(id, now) {
                 continue;
             }
             let waits = self.has_waiting(id);
@@ -83,10 +85,7 @@ impl State {
         queueing.look(awake, now);
         let leaves = queueing.is_found()
             && self.attachment().is_some_and(|it| it.leaves_unsuited() && it.is_shared(claim));
-        if leaves {
-            self.leave_socket((id, claim), FEW_AT_A_TIME, now);
-        }
-        leaves
+        leaves && self.leave_socket((id, claim), FEW_AT_A_TIME, now)
     }
 
     /// Whether something waits to be taken from the stack, or was left to us.
@@ -99,7 +98,7 @@ impl State {
     /// Others are to have what waits at a socket.
     fn move_unserved(&mut self, id: SocketId, now: Instant) {
         let is_pushed = self.queue.stalls.is_pushed; // Before this time.
-        let is_offered = self.offer_waiting(id, now);
+        let is_offered = self.leave_waiting(id, Heir::Others, Terms::Tried, now).is_ok();
         let Some(socket) = self.sockets.get_mut(id) else { return };
         socket.is_common = true; // As was just found.
         if !is_offered {
@@ -113,14 +112,15 @@ impl State {
         let leaves = is_often && self.attachment().is_some_and(|it| it.leaves_unsuited());
         let Some(socket) = self.sockets.get_mut(id) else { return };
         if let Some(claim) = socket.claim.filter(|_| leaves && socket.stall.has_taken()) {
-            return self.leave_socket((id, claim), OFTEN_UNSERVED, now);
+            self.leave_socket((id, claim), OFTEN_UNSERVED, now);
+            return;
         }
         match &socket.role {
             Role::Listener { .. } if socket.stall.taken > 0 => {
                 socket.stall.settle();
                 return;
             }
-            Role::Listener { .. } => self.close_listener(id, now),
+            Role::Listener { .. } => self.begin_to_leave(id, Heir::Others, now),
             Role::Udp(_) => self.move_datagrams_and_queues(id, now),
             _ => return,
         }
@@ -133,19 +133,28 @@ impl State {
         self.note_news(id);
     }
 
-    /// A socket is the kernel's from now on, for all who have it: who left it alone would wait for a turn that others have.
-    pub(crate) fn leave_socket(&mut self, (id, claim): (SocketId, ClaimId), why: &'static str, now: Instant) {
-        self.move_waiting(id, now); // While others can take it.
+    /// A socket is the kernel's from now on, for all who have it: who left it alone would wait for a turn that others have. Whether the broker went along.
+    pub(crate) fn leave_socket(
+        &mut self,
+        (id, claim): (SocketId, ClaimId),
+        why: &'static str,
+        now: Instant,
+    ) -> bool {
+        // While others can take it.
+        if self.leave_waiting(id, Heir::Others, Terms::Tried, now).is_err() {
+            return false;
+        }
         if let Some(attachment) = self.attachment() {
             attachment.leave_socket(claim);
         }
         self.leave_unserved(id, why, now);
         self.note_news(id);
+        true
     }
 
     /// What waits at listeners that others have, and what comes there, is the others'; until this process waits there again.
     pub(crate) fn leave_common_listeners(&mut self, now: Instant) {
-        self.end_kept_listeners();
+        self.end_leaving();
         let listens = |socket: &Socket| matches!(socket.role, Role::Listener { .. });
         let claimed = self.sockets.iter().filter(|(_, socket)| listens(socket));
         let claimed = claimed.filter_map(|(id, socket)| Some((id, socket.claim?, socket.is_common)));

@@ -80,7 +80,7 @@ impl State {
         *experience = Experience::default();
         let claim = *claim;
         if self.attachment().is_some_and(|it| it.leaves_unsuited()) {
-            self.leave_socket((id, claim), why, now);
+            self.leave_socket((id, claim), why, now); // If the broker has stopped, as much use again tells the same.
         }
     }
 

@@ -13,7 +13,7 @@ use crate::ids::SocketId;
 use crate::kinship::Ends;
 use crate::moves::to_kernel::{Terms, WaitsAgain};
 use crate::process::State;
-use crate::queue::{AcceptedAs, Begun};
+use crate::queue::{AcceptedAs, Begun, Heir};
 use crate::socket::{READABLE, Role, Socket};
 
 impl State {
@@ -31,16 +31,46 @@ impl State {
         }
     }
 
-    /// Takes the connections that wait at a listener off the stack. They wait at the shadow from now on; but for those whose kernel's sockets are
-    /// returned, and those that are lost. `None` if none waited: then nothing was taken in either.
-    pub(crate) fn take_waiting(&mut self, id: SocketId, now: Instant) -> Option<Vec<OwnedFd>> {
-        let detached = self.detach_waiting(id, now);
-        let adopted = self.take_adopted(id);
-        if adopted.is_empty() && detached.is_empty() {
-            return None;
+    /// Takes the connections that wait at a listener off the stack. They wait at the shadow from now on. Of those that cannot the heir gets the kernel's
+    /// sockets, and who gets those that others have left to us. `false` if none waited: then nothing was taken in either. The error if some wait as before, as
+    /// the broker does not take them at once, or is in the middle of taking them.
+    pub(crate) fn leave_waiting(
+        &mut self,
+        id: SocketId,
+        heir: Heir,
+        terms: Terms,
+        now: Instant,
+    ) -> Result<bool, WaitsAgain> {
+        if terms == Terms::Tried && now < self.tried_again_at {
+            return Err(WaitsAgain);
         }
-        let (moved, _) = self.move_waiting_to_kernel(id, detached, Terms::Must);
-        Some(adopted.into_iter().chain(moved).collect())
+        let detached = self.detach_waiting(id, now);
+        let were_any = !detached.is_empty();
+        let (moved, stay) = match were_any {
+            true => self.move_waiting_to_kernel(id, detached, terms),
+            false => (Vec::new(), false),
+        };
+        if stay {
+            self.try_again_later();
+        }
+        let adopted = match heir {
+            Heir::Others if !stay => self.take_adopted(id),
+            _ => VecDeque::new(),
+        };
+        let were_any = were_any || !adopted.is_empty();
+        for socket in adopted.into_iter().chain(moved) {
+            self.leave_to(heir, id, socket);
+        }
+        let is_done = !stay && (terms == Terms::Must || self.queue.begun.is_empty());
+        if is_done { Ok(were_any) } else { Err(WaitsAgain) }
+    }
+
+    /// The kernel's socket of a connection that waited at a listener.
+    fn leave_to(&mut self, heir: Heir, listener: SocketId, socket: OwnedFd) {
+        match (heir, self.sockets.get_mut(listener).map(|socket| &mut socket.role)) {
+            (Heir::Kernel, Some(Role::Listener { adopted, .. })) => adopted.push_back(socket),
+            _ => self.move_to_sibling(socket),
+        }
     }
 
     fn detach_waiting(&mut self, id: SocketId, now: Instant) -> Vec<Detached> {
@@ -209,32 +239,6 @@ impl State {
             Some(attachment) => attachment.move_to_sibling(socket),
             None => close(socket),
         }
-    }
-
-    /// Connections that wait to be accepted become the kernel's, for others to accept; false if there were none.
-    pub(crate) fn move_waiting(&mut self, id: SocketId, now: Instant) -> bool {
-        let waiting = self.take_waiting(id, now);
-        let were_any = waiting.is_some();
-        waiting.into_iter().flatten().for_each(|socket| self.move_to_sibling(socket));
-        were_any
-    }
-
-    /// The same if the broker takes them at once. Otherwise this is false, and they wait where they did, unless the broker has begun.
-    pub(crate) fn offer_waiting(&mut self, id: SocketId, now: Instant) -> bool {
-        if now < self.tried_again_at {
-            return false;
-        }
-        let detached = self.detach_waiting(id, now);
-        let (moved, stay) = self.move_waiting_to_kernel(id, detached, Terms::Tried);
-        moved.into_iter().for_each(|socket| self.move_to_sibling(socket));
-        if stay {
-            self.try_again_later();
-        }
-        if stay || !self.queue.begun.is_empty() {
-            return false;
-        }
-        self.take_adopted(id).into_iter().for_each(|socket| self.move_to_sibling(socket));
-        true
     }
 }
 

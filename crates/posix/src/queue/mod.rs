@@ -16,7 +16,7 @@ mod state;
 pub(crate) use begun::{AcceptedAs, Begun};
 pub(crate) use book::Book;
 pub(crate) use driver::Driver;
-pub(crate) use ended::{Ended, KeptListener};
+pub(crate) use ended::{Ended, Heir, Leaving};
 pub(crate) use ports::KeptPort;
 pub(crate) use resting_ports::RestingPorts;
 pub(crate) use runtime::Runtime;

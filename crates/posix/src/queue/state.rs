@@ -8,7 +8,7 @@ use stack::Stack;
 use super::awaited_routes::AwaitedRoutes;
 use super::begun::Begun;
 use super::driver::{Driver, Wakes};
-use super::ended::{self, Ended, KeptListener};
+use super::ended::{self, Ended, Leaving};
 use super::ports::{self, KeptPort};
 use super::resting_ports::RestingPorts;
 use super::runtime::Runtime;
@@ -48,8 +48,8 @@ pub(crate) struct Queue {
     pub(crate) begun: Vec<Begun>,
     /// Closed listeners whose claims their connections still need.
     pub(crate) ended: Vec<Ended>,
-    /// Listeners that were closed just now.
-    pub(crate) kept_listeners: Vec<KeptListener>,
+    /// Listeners that are about to leave the stack.
+    pub(crate) leaving: Vec<Leaving>,
 }
 
 impl Queue {
@@ -157,14 +157,8 @@ impl Queue {
         let ports = ports::due(&self.resting_ports, &self.kept_ports, self.ports_looked_at);
         let (unanswered, untold) = (self.home_ports.due(), self.awaited_routes.due());
         let spare = self.spare_sockets.expiry();
-        let times = [
-            self.stalls.look_at,
-            ended::due(&self.ended, &self.kept_listeners),
-            ports,
-            unanswered,
-            untold,
-            spare,
-        ];
+        let times =
+            [self.stalls.look_at, ended::due(&self.ended, &self.leaving), ports, unanswered, untold, spare];
         times.into_iter().flatten().min()
     }
 }

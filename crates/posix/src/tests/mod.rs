@@ -5,6 +5,7 @@ mod datagrams;
 mod departures;
 mod epoll;
 mod kernel_only;
+mod leaving;
 mod sharing;
 mod source_ports;
 mod streams;
@@ -79,6 +80,8 @@ struct Others {
     asked_parent_at_once: AtomicU32,
     /// The broker does not answer.
     stands_still: AtomicBool,
+    /// Nor does it pass new connections of claims to the kernel.
+    keeps_new: AtomicBool,
     /// It stops in the middle of what it is offered, and these are the requests, and how many connections each has.
     stops_in_the_middle: AtomicBool,
     begun: Mutex<Vec<(RequestId, usize)>>,
@@ -294,7 +297,19 @@ impl Attachment for Wire {
 
     fn drain(&mut self, _: ClaimId) {}
 
-    fn begin_to_drain(&mut self, _: ClaimId) {}
+    fn begin_to_drain(&mut self, _: ClaimId) -> Option<RequestId> {
+        self.asked += 1;
+        Some(RequestId(self.asked))
+    }
+
+    fn is_drained(&mut self, _: RequestId, _: Duration) -> bool {
+        !self.others.keeps_new.load(Ordering::Relaxed)
+    }
+
+    /// Its answers are never so late: each of them is asked for.
+    fn stands_still(&mut self) -> bool {
+        false
+    }
 
     fn give_back(&mut self) {
         self.others.gave_back.fetch_add(1, Ordering::Relaxed);
@@ -488,7 +503,7 @@ impl Process {
     /// close(2), and what follows it in time.
     fn shut_down(&self, fd: RawFd) {
         self.let_go(fd);
-        self.lock().end_kept_listeners();
+        self.lock().end_leaving();
     }
 
     /// close(2).

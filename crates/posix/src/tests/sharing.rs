@@ -473,65 +473,6 @@ fn a_connection_that_moves_before_its_thread_is_told_is_connected() {
     assert!(!pair.right.table.is_ours(right));
 }
 
-/// As a worker that is replaced does it: requests that came meanwhile would be unread, and their peers reset.
-#[test]
-fn connections_that_are_closed_at_once_after_their_listener_have_not_moved() {
-    let pair = Pair::new();
-    let (listener, left_fd, right) = pair.accepted(libc::SOCK_NONBLOCK);
-    pair.left.pass_on(listener);
-    pair.left.let_go(listener);
-    assert!(pair.left.table.is_ours(left_fd), "it is where it was");
-    pair.left.let_go(left_fd);
-    pair.settle();
-    assert_eq!(pair.right.recv(right, &mut [0; 8], 0), Ok(0), "it was not reset");
-    until("the queue is given back", || {
-        pair.settle();
-        pair.others.gave_back.load(Ordering::Relaxed) == 1
-    });
-}
-
-#[test]
-fn connections_of_a_listener_that_nobody_else_has_move_some_time_after_it() {
-    let pair = Pair::new();
-    let (listener, left, right) = pair.accepted(libc::SOCK_NONBLOCK);
-    pair.left.let_go(listener);
-    assert!(pair.left.table.is_ours(left), "it may be closed next");
-    pair.right.send_all(right, b"x").unwrap();
-    pair.settle();
-    assert_eq!(pair.left.recv(left, &mut [0; 8], 0), Ok(1));
-    until("the kernel knows for whom the port is in use", || {
-        pair.settle();
-        !pair.left.table.is_ours(left)
-    });
-}
-
-#[test]
-fn what_was_closed_at_a_port_ends_before_the_port_is_bound_or_the_process_ends() {
-    let end: [fn(&Pair, SocketAddr); 2] = [
-        |pair, address| {
-            let next = pair.left.tcp_socket(libc::SOCK_NONBLOCK);
-            let (name, len) = encode(address, libc::AF_INET);
-            assert!(matches!(pair.left.may_bind(next, &name[..len]), Verdict::Kernel));
-        },
-        |pair, _| pair.left.before_exit(),
-    ];
-    for end in end {
-        for is_common in [true, false] {
-            let pair = Pair::new();
-            let (listener, left, _right) = pair.accepted(libc::SOCK_NONBLOCK);
-            let address = SocketAddr::new(LEFT, local_of(listener).unwrap().port());
-            if is_common {
-                pair.left.pass_on(listener);
-            }
-            pair.left.let_go(listener);
-            assert!(pair.left.table.is_ours(left));
-            end(&pair, address);
-            assert!(!pair.left.table.is_ours(left), "the kernel knows whose the port is");
-            assert!(pair.left.lock().queue.kept_listeners.is_empty());
-        }
-    }
-}
-
 #[test]
 fn the_peer_of_a_connection_that_the_kernel_does_not_take_is_told() {
     let pair = Pair::new();

@@ -29,7 +29,7 @@ impl State {
         self.release_ports(now);
         self.look_after_unanswered(now);
         self.look_after_routes(now);
-        self.end_listeners_due(now);
+        self.go_on_leaving(now);
         self.move_ended(now);
         self.release_ended(now);
         self.look_after_children(now);

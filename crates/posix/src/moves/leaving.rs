@@ -1,0 +1,150 @@
+//! Listeners that leave the stack: closed ones, and those that are better off with others or the kernel. `listener.rs` has the steps.
+//!
+//! Each step is taken as far as the broker goes along. If it has stopped, the listener and its connections go on, and the rest is done later. Only who is about
+//! to end waits for it.
+//!
+//! A closed listener stays for a moment first. Who is about to end closes its listeners, and then the connections that are idle. If these moved to the
+//! kernel in between, requests would come to them, and be there unread when they are closed: their peers would be reset.
+
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+
+use clock::Instant;
+
+use crate::address::local_of;
+use crate::broker_side::ClaimId;
+use crate::descriptors::fd_table::Entry;
+use crate::ids::SocketId;
+use crate::moves::to_kernel::{TRIED_AGAIN_AFTER, Terms};
+use crate::process::State;
+use crate::queue::ended::KEPT_AFTER_CLOSE;
+use crate::queue::{Heir, Leaving};
+use crate::socket::{Role, Socket};
+
+impl State {
+    /// A listener that other processes may have is about to be closed by its last number: what begins from now on is theirs, and the rest of it follows. False if it
+    /// is to end at once, as where a call waits there.
+    pub(crate) fn keep_listener(&mut self, fd: RawFd, now: Instant) -> bool {
+        let Some(id) = self.socket_of(fd) else { return false };
+        let Some(socket) = self.sockets.get(id) else { return false };
+        let is_on_stack = matches!(socket.role, Role::Listener { on_stack: Some(_), .. });
+        let is_meant =
+            is_on_stack && socket.is_common && socket.callers.is_empty() && socket.fds().count() == 1;
+        let (Some(claim), Some(local)) = (socket.claim.filter(|_| is_meant), local_of(fd)) else {
+            return false;
+        };
+        if self.listener_beside(id, local).is_some() {
+            return false;
+        }
+        self.drop_interests(id);
+        self.forget_stall(id);
+        let mut leaving = self.take_leaving(id).unwrap_or_else(|| Leaving::new(id, claim, local));
+        leaving.heir = Heir::Others;
+        self.ask_to_drain(&mut leaving, now);
+        let _ = self.leave_waiting(id, Heir::Others, Terms::Tried, now); // Into the kernel's accept queue, while we have that.
+        self.table.set(fd, Entry::None);
+        if let Some(socket) = self.sockets.get_mut(id) {
+            socket.set_fd(-1);
+        }
+        leaving.at = self.clock.now() + KEPT_AFTER_CLOSE;
+        self.queue.leaving.push(leaving);
+        self.queue.wake_driver(); // Its sleep is to end by then.
+        true
+    }
+
+    /// A listener that stays open leaves, as far as the broker goes along now, and the rest of it soon.
+    pub(crate) fn begin_to_leave(&mut self, id: SocketId, heir: Heir, now: Instant) {
+        let Some((claim, local)) = self.claimed_at(id).filter(|_| !self.is_leaving(id)) else { return };
+        if heir == Heir::Others
+            && let Some(beside) = self.listener_beside(id, local)
+        {
+            return self.leave_to_beside(id, beside, claim, now);
+        }
+        self.forget_stall(id);
+        self.leave_on(Leaving { heir, ..Leaving::new(id, claim, local) });
+        self.queue.wake_driver(); // There may be more to do soon.
+    }
+
+    /// Those whose time has come get on with it.
+    pub(crate) fn go_on_leaving(&mut self, now: Instant) {
+        let due: Vec<Leaving> = self.queue.leaving.extract_if(.., |leaving| now >= leaving.at).collect();
+        due.into_iter().for_each(|leaving| self.leave_on(leaving));
+    }
+
+    fn leave_on(&mut self, mut leaving: Leaving) {
+        if !self.leave(&mut leaving, Terms::Tried) {
+            leaving.at = self.clock.now() + TRIED_AGAIN_AFTER;
+            self.queue.leaving.push(leaving);
+        }
+    }
+
+    /// All that leave have left, however long the broker takes.
+    pub(crate) fn end_leaving(&mut self) {
+        self.end_leaving_if(|_| true);
+    }
+
+    /// A port is about to be bound: what was closed there ends, and the kernel learns whose the port is.
+    pub(crate) fn end_what_was_closed_at(&mut self, port: u16) {
+        self.end_leaving_if(|leaving| leaving.local.port() == port);
+        self.move_connections_of_ended(port, Terms::Must);
+    }
+
+    fn end_leaving_if(&mut self, is_meant: impl Fn(&Leaving) -> bool) {
+        while let Some(at) = self.queue.leaving.iter().position(&is_meant) {
+            let mut leaving = self.queue.leaving.remove(at);
+            self.settle_begun(self.clock.now());
+            self.leave(&mut leaving, Terms::Must);
+        }
+    }
+
+    /// In a child, and without a broker: those that were closed are nobody's, and the others leave nothing.
+    pub(crate) fn forget_leaving(&mut self) {
+        for leaving in std::mem::take(&mut self.queue.leaving) {
+            self.remove_closed(leaving.id);
+        }
+    }
+
+    /// One that leaves goes another way from here on.
+    pub(crate) fn take_leaving(&mut self, id: SocketId) -> Option<Leaving> {
+        self.queue.leaving.extract_if(.., |leaving| leaving.id == id).next()
+    }
+
+    pub(crate) fn is_leaving(&self, id: SocketId) -> bool {
+        self.queue.leaving.iter().any(|leaving| leaving.id == id)
+    }
+
+    /// A socket that has no number any more.
+    pub(super) fn remove_closed(&mut self, id: SocketId) {
+        if self.sockets.get(id).is_some_and(|socket| socket.fd() < 0) {
+            let claim = self.sockets.remove(id).and_then(|socket| socket.claim);
+            self.release_claim(claim);
+        }
+    }
+
+    /// What a socket has claimed, and where.
+    fn claimed_at(&self, id: SocketId) -> Option<(ClaimId, SocketAddr)> {
+        let socket: &Socket = self.sockets.get(id)?;
+        Some((socket.claim?, local_of(socket.fd())?))
+    }
+
+    /// Connections of listeners that ended move to the kernel when it is time.
+    pub(crate) fn move_ended(&mut self, now: Instant) {
+        let due = self.queue.ended.iter().filter(|it| it.is_to_move(now)).map(|it| it.local.port());
+        for port in due.collect::<Vec<_>>() {
+            self.move_connections_of_ended(port, Terms::Tried);
+        }
+    }
+
+    /// Those at this port move now, and those that are not taken soon.
+    fn move_connections_of_ended(&mut self, port: u16, terms: Terms) {
+        let mut are_any = false;
+        for ended in self.queue.ended.iter_mut().filter(|ended| ended.local.port() == port) {
+            are_any |= ended.moves_at.take().is_some();
+        }
+        if are_any && !self.move_all(Some(port), terms) {
+            let at = self.clock.now() + TRIED_AGAIN_AFTER;
+            let ended = self.queue.ended.iter_mut().filter(|ended| ended.local.port() == port);
+            ended.for_each(|ended| ended.moves_at = Some(at));
+        }
+    }
+}

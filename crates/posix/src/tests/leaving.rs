@@ -1,0 +1,215 @@
+//! Listeners that leave the stack.
+
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::sync::atomic::Ordering;
+
+use ::clock::Duration;
+
+use super::{EAGAIN, LEFT, Pair, until};
+use crate::address::{encode, local_of};
+use crate::broker_side::ClaimId;
+use crate::errno::Errno;
+use crate::request::Verdict;
+
+/// Longer than it takes until what could not leave is tried again.
+const LATER: Duration = Duration::from_millis(60);
+
+/// A connection, both ends and the listener, and a peer that connects to that.
+fn connected_and_waiting(pair: &Pair) -> (RawFd, RawFd, RawFd, RawFd) {
+    let (listener, left, right) = pair.accepted(libc::SOCK_NONBLOCK);
+    let next = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    let address = SocketAddr::new(LEFT, local_of(listener).unwrap().port());
+    assert_eq!(pair.right.connect_to(next, address), Err(Errno(libc::EINPROGRESS)));
+    pair.settle();
+    (listener, left, right, next)
+}
+
+fn claim_of(pair: &Pair, listener: RawFd) -> Option<ClaimId> {
+    let state = pair.left.lock();
+    state.socket_of(listener).and_then(|id| state.sockets.get(id)).and_then(|socket| socket.claim)
+}
+
+/// Another process has found that the kernel serves the listener better.
+fn leave_to_kernel(pair: &Pair, listener: RawFd) {
+    let claim = claim_of(pair, listener).unwrap();
+    pair.left.lock().on_socket_left(claim, pair.left.now());
+}
+
+/// Time goes on, and a turn is made.
+fn pass(pair: &Pair, time: Duration) {
+    pair.pass(time);
+    pair.settle();
+}
+
+#[track_caller]
+fn echo(pair: &Pair, left: RawFd, right: RawFd) {
+    for (from, from_fd, to, to_fd) in
+        [(&pair.right, right, &pair.left, left), (&pair.left, left, &pair.right, right)]
+    {
+        assert_eq!(from.send_all(from_fd, b"x"), Ok(1));
+        pair.settle();
+        assert_eq!(to.recv(to_fd, &mut [0; 8], 0), Ok(1));
+    }
+}
+
+#[test]
+fn a_listener_leaves_to_the_kernel_with_all_that_it_has() {
+    let pair = Pair::new();
+    pair.hold();
+    let (listener, left, ..) = connected_and_waiting(&pair);
+    leave_to_kernel(&pair, listener);
+    assert!(!pair.left.table.is_ours(left));
+    assert_eq!(claim_of(&pair, listener), None);
+    assert!(pair.left.accept4(listener, 0).is_ok(), "who waited there is accepted all the same");
+}
+
+#[test]
+fn while_the_broker_stands_still_a_listener_that_is_to_leave_goes_on() {
+    for (begins_to_drain, takes_some) in [(false, false), (true, false), (true, true)] {
+        let pair = Pair::new();
+        pair.hold();
+        let (listener, left, right, next) = connected_and_waiting(&pair);
+        pair.others.keeps_new.store(!begins_to_drain, Ordering::Relaxed);
+        pair.others.stands_still.store(true, Ordering::Relaxed);
+        if takes_some {
+            *pair.others.accept_queue.lock().unwrap() = Some(Ok(0));
+        }
+        leave_to_kernel(&pair, listener);
+        for _ in 0..3 {
+            pass(&pair, LATER);
+            echo(&pair, left, right);
+        }
+        let accepted = pair.left.accept4(listener, libc::SOCK_NONBLOCK).expect("it waits where it did");
+        echo(&pair, accepted, next);
+        assert!(claim_of(&pair, listener).is_some());
+
+        pair.others.keeps_new.store(false, Ordering::Relaxed);
+        pair.others.stands_still.store(false, Ordering::Relaxed);
+        pass(&pair, LATER);
+        assert_eq!(claim_of(&pair, listener), None, "it was tried again");
+        assert!(!pair.left.table.is_ours(left) && !pair.left.table.is_ours(accepted));
+        assert_eq!(pair.left.accept4(listener, 0), Err(EAGAIN));
+        assert_eq!(pair.right.recv(right, &mut [0; 8], 0), Err(EAGAIN), "nobody is reset");
+    }
+}
+
+#[test]
+fn connections_of_a_closed_listener_go_on_while_the_broker_stands_still() {
+    for is_common in [true, false] {
+        let pair = Pair::new();
+        pair.hold();
+        let (listener, left, right) = pair.accepted(libc::SOCK_NONBLOCK);
+        if is_common {
+            pair.left.pass_on(listener);
+        }
+        pair.others.stands_still.store(true, Ordering::Relaxed);
+        pair.left.let_go(listener);
+        for _ in 0..3 {
+            pass(&pair, LATER);
+            echo(&pair, left, right);
+        }
+        pair.others.stands_still.store(false, Ordering::Relaxed);
+        pass(&pair, LATER);
+        pass(&pair, LATER);
+        assert!(!pair.left.table.is_ours(left), "the kernel knows whose the port is");
+        assert!(pair.left.lock().queue.leaving.is_empty());
+    }
+}
+
+#[test]
+fn what_a_closed_connection_has_yet_to_say_is_said_while_the_broker_stands_still() {
+    let pair = Pair::new();
+    pair.hold();
+    let (listener, left, right) = pair.accepted(libc::SOCK_NONBLOCK);
+    pair.others.stands_still.store(true, Ordering::Relaxed);
+    pair.left.send_all(left, b"the last").unwrap();
+    pair.left.let_go(left);
+    leave_to_kernel(&pair, listener);
+    pass(&pair, LATER);
+    assert_eq!(pair.right.recv(right, &mut [0; 16], 0), Ok(8));
+    assert_eq!(pair.right.recv(right, &mut [0; 16], 0), Ok(0));
+    pair.right.let_go(right);
+    pair.others.stands_still.store(false, Ordering::Relaxed);
+    pass(&pair, LATER);
+    assert_eq!(claim_of(&pair, listener), None);
+}
+
+#[test]
+fn who_closes_a_listener_that_is_to_leave_leaves_it_to_others() {
+    let pair = Pair::new();
+    pair.hold();
+    let (listener, left, right, next) = connected_and_waiting(&pair);
+    pair.left.pass_on(listener);
+    pair.others.stands_still.store(true, Ordering::Relaxed);
+    leave_to_kernel(&pair, listener);
+    pair.left.let_go(listener);
+    pass(&pair, LATER);
+    echo(&pair, left, right);
+    pair.others.stands_still.store(false, Ordering::Relaxed);
+    pass(&pair, LATER);
+    pass(&pair, LATER);
+    assert_eq!(pair.others.left.load(Ordering::Relaxed), 1, "who waited there");
+    assert_eq!(pair.right.recv(next, &mut [0; 8], 0), Err(EAGAIN), "nobody is reset");
+    assert!(!pair.left.table.is_ours(left));
+    assert_eq!(pair.others.gave_back.load(Ordering::Relaxed), 1);
+}
+
+/// As a worker that is replaced does it: requests that came meanwhile would be unread, and their peers reset.
+#[test]
+fn connections_that_are_closed_at_once_after_their_listener_have_not_moved() {
+    let pair = Pair::new();
+    let (listener, left_fd, right) = pair.accepted(libc::SOCK_NONBLOCK);
+    pair.left.pass_on(listener);
+    pair.left.let_go(listener);
+    assert!(pair.left.table.is_ours(left_fd), "it is where it was");
+    pair.left.let_go(left_fd);
+    pair.settle();
+    assert_eq!(pair.right.recv(right, &mut [0; 8], 0), Ok(0), "it was not reset");
+    until("the queue is given back", || {
+        pair.settle();
+        pair.others.gave_back.load(Ordering::Relaxed) == 1
+    });
+}
+
+#[test]
+fn connections_of_a_listener_that_nobody_else_has_move_some_time_after_it() {
+    let pair = Pair::new();
+    let (listener, left, right) = pair.accepted(libc::SOCK_NONBLOCK);
+    pair.left.let_go(listener);
+    assert!(pair.left.table.is_ours(left), "it may be closed next");
+    pair.right.send_all(right, b"x").unwrap();
+    pair.settle();
+    assert_eq!(pair.left.recv(left, &mut [0; 8], 0), Ok(1));
+    until("the kernel knows for whom the port is in use", || {
+        pair.settle();
+        !pair.left.table.is_ours(left)
+    });
+}
+
+#[test]
+fn what_was_closed_at_a_port_ends_before_the_port_is_bound_or_the_process_ends() {
+    let end: [fn(&Pair, SocketAddr); 2] = [
+        |pair, address| {
+            let next = pair.left.tcp_socket(libc::SOCK_NONBLOCK);
+            let (name, len) = encode(address, libc::AF_INET);
+            assert!(matches!(pair.left.may_bind(next, &name[..len]), Verdict::Kernel));
+        },
+        |pair, _| pair.left.before_exit(),
+    ];
+    for end in end {
+        for is_common in [true, false] {
+            let pair = Pair::new();
+            let (listener, left, _right) = pair.accepted(libc::SOCK_NONBLOCK);
+            let address = SocketAddr::new(LEFT, local_of(listener).unwrap().port());
+            if is_common {
+                pair.left.pass_on(listener);
+            }
+            pair.left.let_go(listener);
+            assert!(pair.left.table.is_ours(left));
+            end(&pair, address);
+            assert!(!pair.left.table.is_ours(left), "the kernel knows whose the port is");
+            assert!(pair.left.lock().queue.leaving.is_empty());
+        }
+    }
+}
