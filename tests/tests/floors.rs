@@ -135,7 +135,7 @@ const FLOORS: &[House] = &[
             &["brokers", "inherited", "strays", "unserved"],
             &["steps"],
             &["keep", "to_stack"],
-            &["kept"],
+            &["leaving"],
             &["listener"],
             &["datagrams", "renewal"],
             &["queues"],

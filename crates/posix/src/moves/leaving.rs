@@ -38,7 +38,7 @@ impl State {
         }
         self.drop_interests(id);
         self.forget_stall(id);
-        let mut leaving = self.take_leaving(id).unwrap_or_else(|| Leaving::new(id, claim, local));
+        let mut leaving = self.queue.take_leaving(id).unwrap_or_else(|| Leaving::new(id, claim, local));
         leaving.heir = Heir::Others;
         self.ask_to_drain(&mut leaving, now);
         let _ = self.leave_waiting(id, Heir::Others, Terms::Tried, now); // Into the kernel's accept queue, while we have that.
@@ -54,7 +54,7 @@ impl State {
 
     /// A listener that stays open leaves, as far as the broker goes along now, and the rest of it soon.
     pub(crate) fn begin_to_leave(&mut self, id: SocketId, heir: Heir, now: Instant) {
-        let Some((claim, local)) = self.claimed_at(id).filter(|_| !self.is_leaving(id)) else { return };
+        let Some((claim, local)) = self.claimed_at(id).filter(|_| !self.queue.is_leaving(id)) else { return };
         if heir == Heir::Others
             && let Some(beside) = self.listener_beside(id, local)
         {
@@ -101,23 +101,6 @@ impl State {
     pub(crate) fn forget_leaving(&mut self) {
         for leaving in std::mem::take(&mut self.queue.leaving) {
             self.remove_closed(leaving.id);
-        }
-    }
-
-    /// One that leaves goes another way from here on.
-    pub(crate) fn take_leaving(&mut self, id: SocketId) -> Option<Leaving> {
-        self.queue.leaving.extract_if(.., |leaving| leaving.id == id).next()
-    }
-
-    pub(crate) fn is_leaving(&self, id: SocketId) -> bool {
-        self.queue.leaving.iter().any(|leaving| leaving.id == id)
-    }
-
-    /// A socket that has no number any more.
-    pub(super) fn remove_closed(&mut self, id: SocketId) {
-        if self.sockets.get(id).is_some_and(|socket| socket.fd() < 0) {
-            let claim = self.sockets.remove(id).and_then(|socket| socket.claim);
-            self.release_claim(claim);
         }
     }
 

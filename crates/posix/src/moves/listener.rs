@@ -74,7 +74,7 @@ impl State {
     /// The same of one that is bound there.
     fn close_listener_at(&mut self, id: SocketId, local: Option<SocketAddr>, now: Instant) {
         let now = self.settle_begun(now);
-        self.take_leaving(id);
+        self.queue.take_leaving(id);
         let claim = self.sockets.get(id).and_then(|socket| socket.claim);
         let (Some(claim), Some(local)) = (claim, local) else { return self.take_off_listener(id, now) };
         if let Some(beside) = self.listener_beside(id, local) {
@@ -116,7 +116,8 @@ impl State {
                 && matches!(it.role, Role::Listener { on_stack: Some(_), .. })
                 && crate::address::local_of(it.fd()) == Some(local)
         };
-        let mut others = self.sockets.iter().filter(|(other, _)| *other != id && !self.is_leaving(*other));
+        let mut others =
+            self.sockets.iter().filter(|(other, _)| *other != id && !self.queue.is_leaving(*other));
         others.find(|(_, it)| goes_on(it)).map(|(other, _)| other)
     }
 
@@ -178,6 +179,14 @@ impl State {
         }
         self.release_claim(Some(claim));
         self.hears_soon = true; // What other processes left to us until now goes to the next process.
+    }
+
+    /// A socket that has no number any more.
+    pub(super) fn remove_closed(&mut self, id: SocketId) {
+        if self.sockets.get(id).is_some_and(|socket| socket.fd() < 0) {
+            let claim = self.sockets.remove(id).and_then(|socket| socket.claim);
+            self.release_claim(claim);
+        }
     }
 
     /// Since when new connections are the kernel's, if they are.

@@ -53,6 +53,16 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
+    /// Whether this listener is about to leave.
+    pub(crate) fn is_leaving(&self, id: SocketId) -> bool {
+        self.leaving.iter().any(|leaving| leaving.id == id)
+    }
+
+    /// One that is about to leave goes another way from here on.
+    pub(crate) fn take_leaving(&mut self, id: SocketId) -> Option<Leaving> {
+        self.leaving.extract_if(.., |leaving| leaving.id == id).next()
+    }
+
     /// The stack, if there is one.
     pub(crate) fn stack(&mut self) -> Option<&mut Stack> {
         self.runtime.as_mut().map(Runtime::stack)

@@ -61,7 +61,8 @@ fn a_socket_that_one_leaves_is_the_kernels_for_all() {
     let other = TcpListener::bind("0.0.0.0:0").unwrap();
     let (id, _) = first.claim(Transport::Tcp, Purpose::Listener, any.as_fd()).unwrap();
     let (seconds, _) = second.claim(Transport::Tcp, Purpose::Listener, any.as_fd()).unwrap();
-    assert_eq!(refusal(second.leave_socket(id)), Refusal::NoSuchClaim);
+    second.leave_socket(id).unwrap();
+    assert_eq!(refusal(second.settle()), Refusal::NoSuchClaim);
     first.leave_socket(id).unwrap();
     let told = next_event(&mut second);
     assert!(matches!(told, Event::News(News::SocketLeft { claim }) if claim == seconds), "{told:?}");
