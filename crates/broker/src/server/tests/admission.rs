@@ -216,26 +216,12 @@ fn who_does_not_read_its_answers_costs_little_and_others_are_served() {
     assert!(good.attach().is_ok());
 }
 
-/// Says to a test that it is the only one of its process.
-const ALONE: &str = "SIDESTEP_TEST_ALONE";
-
+/// Alone, as other tests open descriptors meanwhile, and some are kept until the process ends.
 #[test]
 fn nothing_is_left_of_clients_that_came_and_went() {
-    if std::env::var_os(ALONE).is_some() {
-        return count_what_is_left();
+    if !is_alone(nothing_is_left_of_clients_that_came_and_went) {
+        return;
     }
-    // Other tests open descriptors meanwhile, and some are kept until the process ends.
-    let name = "server::tests::admission::nothing_is_left_of_clients_that_came_and_went";
-    let alone = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", name])
-        .env(ALONE, "1")
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&alone.stdout);
-    assert!(alone.status.success() && said.contains("1 passed"), "{said}");
-}
-
-fn count_what_is_left() {
     let served = Served::new(4);
     let count = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     let serve_some = || {

@@ -149,6 +149,21 @@ fn say_with(socket: &OwnedFd, message: &ToBroker, fds: &[&OwnedFd]) {
     sendmsg(socket, &[IoSlice::new(&octets)], &mut control, SendFlags::NOSIGNAL).unwrap();
 }
 
+/// Whether this test is the only one of its process; if not, it is run so now.
+fn is_alone<T: Fn()>(_test: T) -> bool {
+    const ALONE: &str = "SIDESTEP_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let path = std::any::type_name::<T>();
+    let name = path.strip_prefix("broker::").unwrap_or(path);
+    let own = std::env::current_exe().unwrap();
+    let alone = std::process::Command::new(own).args(["--exact", name]).env(ALONE, "1").output().unwrap();
+    let [said, failed] = [&alone.stdout, &alone.stderr].map(|it| String::from_utf8_lossy(it));
+    assert!(alone.status.success() && said.contains("1 passed"), "{said}{failed}");
+    false
+}
+
 /// The next message; empty at the end of the connection.
 fn hears(socket: &OwnedFd) -> String {
     let mut octets = vec![0; 1 << 16];
