@@ -164,6 +164,7 @@ impl State {
             Heir::Others if is_last && !self.move_all(None, terms) => return false,
             Heir::Others => self.leave_to_others(id, leaving.claim, is_last),
         }
+        self.note_news(id); // Who waits there again may claim it again.
         self.remove_closed(id);
         true
     }
@@ -192,6 +193,7 @@ impl State {
     /// Since when new connections are the kernel's, if they are.
     fn drain(&mut self, leaving: &mut Leaving, terms: Terms) -> Option<Instant> {
         let is_drained = match terms {
+            _ if self.queue.runtime.is_none() => true, // It has nothing that could stay.
             _ if leaving.drained_at.is_some() => terms == Terms::Must || !self.stands_still(),
             Terms::Must => {
                 self.attachment().into_iter().for_each(|attachment| attachment.drain(leaving.claim));

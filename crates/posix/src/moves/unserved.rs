@@ -50,7 +50,11 @@ impl State {
         }
         self.queue.stalls.look_at = None;
         for id in std::mem::take(&mut self.queue.stalls.at) {
-            if self.queue.is_leaving(id) || self.leave_if_few(id, now) {
+            if self.queue.is_leaving(id) {
+                self.queue.stalls.at.push(id); // What waits there afterwards is looked at then.
+                continue;
+            }
+            if self.leave_if_few(id, now) {
                 continue;
             }
             let waits = self.has_waiting(id);
