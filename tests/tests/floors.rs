@@ -189,7 +189,7 @@ const FLOORS: &[House] = &[
     ("crates/posix/src/epoll", &[&["armed"], &["instance"], &["absent", "bell"]]),
     (
         "crates/posix/src/broker_side",
-        &[&["brokered"], &["strays", "ways"], &["attachment"], &["left_to_kernel"]],
+        &[&["brokered"], &["strays", "ways", "values"], &["attachment"], &["left_to_kernel"]],
     ),
     ("crates/posix/src/descriptors", &[&["internal"], &["fd_table"]]),
 ];

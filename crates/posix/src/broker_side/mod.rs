@@ -4,6 +4,7 @@ mod attachment;
 pub(crate) mod brokered;
 mod left_to_kernel;
 mod strays;
+mod values;
 mod ways;
 
 pub(crate) use attachment::*;
