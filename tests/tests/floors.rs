@@ -140,6 +140,7 @@ const FLOORS: &[House] = &[
             &["datagrams", "renewal"],
             &["queues"],
             &["waiting"],
+            &["driving"],
             &["to_kernel", "places"],
             &["behind", "ports", "family"],
         ],

@@ -1,11 +1,11 @@
 //! Sockets and epoll instances that are closed, also while another thread's call still uses them: on Linux a call holds the socket until
 //! it is over. A thread that was cancelled in its call, or has left it by longjmp(3), releases what it holds when it ends.
 
-use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{OwnedFd, RawFd};
 
 use clock::Instant;
 
-use crate::descriptors::fd_table::{Entry, FdTable};
+use crate::descriptors::fd_table::Entry;
 use crate::descriptors::internal;
 use crate::errno::Errno;
 use crate::ids::{EpollId, SocketId};
@@ -38,7 +38,7 @@ impl State {
             return self.end_socket(id, now);
         }
         // The number will soon be another file's. The kernel's socket stays open under another number.
-        socket.set_fd(enter(self.table, copy));
+        socket.set_fd(internal::enter(self.table, copy));
         self.closing.push(Closing::Socket(id));
     }
 
@@ -48,7 +48,7 @@ impl State {
         if !epoll.callers.has_others() {
             return self.end_epoll(id);
         }
-        epoll.set_fd(enter(self.table, copy));
+        epoll.set_fd(internal::enter(self.table, copy));
         self.closing.push(Closing::Epoll(id));
     }
 
@@ -83,19 +83,9 @@ impl State {
                 Closing::Socket(id) => self.end_socket(id, now),
                 Closing::Epoll(id) => self.end_epoll(id),
             }
-            if fd >= 0 {
-                self.table.set(fd, Entry::None);
-                let _ = syscall::close(fd); // It is open: nothing to fail.
-            }
+            internal::close_entered(self.table, fd);
         }
     }
-}
-
-/// The number of a copy, which is not the program's; none if negative.
-fn enter(table: FdTable, copy: Option<OwnedFd>) -> RawFd {
-    let Some(copy) = copy.map(IntoRawFd::into_raw_fd) else { return -1 };
-    table.set(copy, Entry::Internal);
-    copy
 }
 
 impl State {

@@ -87,16 +87,27 @@ impl Client {
 
     /// Whether an answer is overdue.
     pub fn is_behind(&mut self) -> Result<bool, ClientError> {
-        if !self.unawaited.is_empty() {
+        if self.given_up || !self.unawaited.is_empty() {
             while self.receive()? {}
         }
-        Ok(self.is_left_alone() || self.waits_since().is_some_and(|since| since.elapsed() >= PATIENCE))
+        let is_overdue = self.waits_since().is_some_and(|since| since.elapsed() >= PATIENCE);
+        Ok(self.is_left_alone() || self.given_up || is_overdue)
     }
 
     /// Whether an answer is overdue for who would rather not wait.
     pub fn stands_still(&mut self) -> Result<bool, ClientError> {
         Ok(self.is_behind()?
             || self.waits_since().is_some_and(|since| since.elapsed() >= PATIENCE_IN_PASSING))
+    }
+
+    /// The broker has been waited for long enough: nothing is until it says something.
+    pub fn give_up_waiting(&mut self) {
+        self.given_up = true;
+    }
+
+    /// Whether that is so.
+    pub fn has_given_up(&mut self) -> Result<bool, ClientError> {
+        Ok(self.is_behind()? && (self.given_up || self.is_left_alone()))
     }
 
     /// Since when there is a request without an answer for which nobody waits.
@@ -296,6 +307,7 @@ impl Client {
             Arrival::End => return self.on_end().map(|()| false),
             Arrival::Message(parcel) => (decode::<FromBroker>(parcel.octets), parcel.fds),
         };
+        self.given_up = false;
         self.send_unsent()?; // It reads, too.
         let fds = raise_all(fds.into_iter().map(Internal::into_inner), self.fd_floor);
         match message? {

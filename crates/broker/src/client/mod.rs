@@ -86,6 +86,8 @@ pub struct Client {
     refused: Option<Refusal>,
     /// Requests for which the kernel had no room.
     unsent: VecDeque<Vec<u8>>,
+    /// Nobody waits for it any more until it says something.
+    given_up: bool,
     events: VecDeque<Event>,
     /// The broker's name, and our own introduction.
     name: Vec<u8>,
@@ -163,6 +165,7 @@ impl Client {
             unawaited: BTreeMap::new(),
             refused: None,
             unsent: VecDeque::new(),
+            given_up: false,
             events: VecDeque::new(),
             name: name.to_owned(),
             hello: Vec::new(),
@@ -483,8 +486,9 @@ impl Client {
 
     /// How long a connection may take that cannot stay. If the broker has not said anything for as long, the others do not wait, too.
     fn patience_to_move(&mut self) -> Result<Duration, ClientError> {
-        let is_silent =
-            self.is_behind()? && self.waits_since().is_some_and(|since| since.elapsed() >= PATIENCE_TO_MOVE);
+        let is_behind = self.is_behind()?;
+        let waits_for_long = self.waits_since().is_some_and(|since| since.elapsed() >= PATIENCE_TO_MOVE);
+        let is_silent = is_behind && (waits_for_long || self.given_up);
         Ok(if is_silent { Duration::ZERO } else { PATIENCE_TO_MOVE })
     }
 

@@ -331,6 +331,19 @@ pub(crate) trait Attachment: Send {
         Err(NotMoved::Lost)
     }
 
+    /// The same if it has come, without waiting.
+    fn look_at_enqueued(&mut self, _request: RequestId) -> Option<CameOfBegun> {
+        Some(Err(NotMoved::Lost))
+    }
+
+    /// Answers have been waited for long enough: until one comes none is waited for.
+    fn give_up(&mut self) {}
+
+    /// Whether that is so, or nobody is there.
+    fn has_given_up(&mut self) -> bool {
+        false
+    }
+
     /// Gives the kernel a segment that came for a connection after it was moved.
     fn deliver_late(&mut self, segment: &LateSegment);
 

@@ -251,6 +251,20 @@ impl Brokered {
         is_drained
     }
 
+    fn poll_enqueues(&mut self) -> Vec<Incident> {
+        let mut answers = Vec::new();
+        for (request, count, ticket) in std::mem::take(&mut self.enqueues) {
+            match self.ask(|client| unless_refused(client.poll_enqueued(&ticket))) {
+                Ok(Ok(None)) => self.enqueues.push((request, count, ticket)),
+                answer => {
+                    let answer = answer.map(|answer| answer.map(Option::unwrap_or_default));
+                    answers.push(Incident::Enqueued(request, came_of_begun(count, answer)));
+                }
+            }
+        }
+        answers
+    }
+
     /// The answers that have come to questions which take their time.
     fn poll_tickets(&mut self) -> Vec<Incident> {
         let mut answers = Vec::new();
@@ -276,15 +290,7 @@ impl Brokered {
                 answer => answers.push(Incident::ParentAnswers(request, answer.ok().flatten())),
             }
         }
-        for (request, count, ticket) in std::mem::take(&mut self.enqueues) {
-            match self.ask(|client| unless_refused(client.poll_enqueued(&ticket))) {
-                Ok(Ok(None)) => self.enqueues.push((request, count, ticket)),
-                answer => {
-                    let answer = answer.map(|answer| answer.map(Option::unwrap_or_default));
-                    answers.push(Incident::Enqueued(request, came_of_begun(count, answer)));
-                }
-            }
-        }
+        answers.extend(self.poll_enqueues());
         for drain in std::mem::take(&mut self.drains) {
             self.look_at_drain(drain, Duration::ZERO); // Who asked looks again.
         }
@@ -484,9 +490,7 @@ impl Attachment for Brokered {
     }
 
     fn await_enqueued(&mut self, request: RequestId) -> CameOfBegun {
-        let is_it = |incident: &Incident| matches!(incident, Incident::Enqueued(of, _) if *of == request);
-        let came = self.incidents.iter().position(is_it).and_then(|at| self.incidents.remove(at));
-        if let Some(Incident::Enqueued(_, outcome)) = came {
+        if let Some(outcome) = self.look_at_enqueued(request) {
             return outcome;
         }
         let asked = self.enqueues.iter().position(|(of, ..)| *of == request);
@@ -494,6 +498,28 @@ impl Attachment for Brokered {
             return Err(NotMoved::Lost);
         };
         came_of_begun(count, self.ask(|client| unless_refused(client.await_enqueued(ticket))))
+    }
+
+    fn look_at_enqueued(&mut self, request: RequestId) -> Option<CameOfBegun> {
+        let answers = self.poll_enqueues();
+        self.incidents.extend(answers);
+        let is_it = |incident: &Incident| matches!(incident, Incident::Enqueued(of, _) if *of == request);
+        let came = self.incidents.iter().position(is_it).and_then(|at| self.incidents.remove(at));
+        match came {
+            Some(Incident::Enqueued(_, outcome)) => Some(outcome),
+            _ if self.enqueues.iter().any(|(of, ..)| *of == request) => None,
+            _ => Some(Err(NotMoved::Lost)),
+        }
+    }
+
+    fn give_up(&mut self) {
+        if let Line::Open(client) = &mut self.line {
+            client.give_up_waiting();
+        }
+    }
+
+    fn has_given_up(&mut self) -> bool {
+        self.ask(Client::has_given_up).unwrap_or(true)
     }
 
     fn deliver_late(&mut self, segment: &LateSegment) {

@@ -34,6 +34,21 @@ pub(crate) fn raise(fd: OwnedFd) -> Option<OwnedFd> {
     raised
 }
 
+/// The number of a copy, which is not the program's; none if negative.
+pub(crate) fn enter(table: FdTable, copy: Option<OwnedFd>) -> RawFd {
+    let Some(copy) = copy.map(IntoRawFd::into_raw_fd) else { return -1 };
+    table.set(copy, Entry::Internal);
+    copy
+}
+
+/// Closes what has such a number, if any.
+pub(crate) fn close_entered(table: FdTable, fd: RawFd) {
+    if fd >= 0 {
+        table.set(fd, Entry::None);
+        let _ = syscall::close(fd); // It is open: nothing to fail.
+    }
+}
+
 /// Closes a descriptor past the C library's function, which is hooked.
 pub(crate) fn close(fd: OwnedFd) {
     let _ = syscall::close(fd.into_raw_fd()); // An OwnedFd is open: nothing to fail.

@@ -10,7 +10,6 @@ use crate::address::{encode, local_of};
 use crate::broker_side::{ClaimId, Purpose};
 use crate::descriptors::internal;
 use crate::ids::SocketId;
-use crate::moves::to_kernel::Terms;
 use crate::process::State;
 use crate::queue::Book;
 use crate::socket::Role;
@@ -31,7 +30,7 @@ impl State {
             }
         }
         self.end_leaving();
-        self.move_all(None, Terms::Must); // Those that the program has closed.
+        self.move_all_at_last(None); // Those that the program has closed.
         self.give_queues_back(now);
     }
 

@@ -14,6 +14,7 @@ use clock::Instant;
 use crate::address::local_of;
 use crate::broker_side::ClaimId;
 use crate::descriptors::fd_table::Entry;
+use crate::descriptors::internal::{close_entered, copy, enter};
 use crate::ids::SocketId;
 use crate::moves::to_kernel::{TRIED_AGAIN_AFTER, Terms};
 use crate::process::State;
@@ -42,10 +43,12 @@ impl State {
         leaving.heir = Heir::Others;
         self.ask_to_drain(&mut leaving, now);
         let _ = self.leave_waiting(id, Heir::Others, Terms::Tried, now); // Into the kernel's accept queue, while we have that.
+        let copy = copy(fd); // Who waits there later can go to its accept queue.
         self.table.set(fd, Entry::None);
         if let Some(socket) = self.sockets.get_mut(id) {
-            socket.set_fd(-1);
+            socket.set_fd(enter(self.table, copy));
         }
+        leaving.is_closed = true;
         leaving.at = self.clock.now() + KEPT_AFTER_CLOSE;
         self.queue.leaving.push(leaving);
         self.queue.wake_driver(); // Its sleep is to end by then.
@@ -92,15 +95,23 @@ impl State {
     fn end_leaving_if(&mut self, is_meant: impl Fn(&Leaving) -> bool) {
         while let Some(at) = self.queue.leaving.iter().position(&is_meant) {
             let mut leaving = self.queue.leaving.remove(at);
-            self.settle_begun(self.clock.now());
-            self.leave(&mut leaving, Terms::Must);
+            self.leave_at_last(&mut leaving);
         }
     }
 
-    /// In a child, and without a broker: those that were closed are nobody's, and the others leave nothing.
+    /// Without a broker: those that were closed are nobody's.
+    pub(crate) fn drop_leaving(&mut self) {
+        for leaving in &self.queue.leaving {
+            let closed = self.sockets.get(leaving.id).filter(|_| leaving.is_closed);
+            closed.into_iter().for_each(|socket| close_entered(self.table, socket.fd()));
+        }
+        self.forget_leaving();
+    }
+
+    /// The same in a child, where our descriptors are closed by number.
     pub(crate) fn forget_leaving(&mut self) {
-        for leaving in std::mem::take(&mut self.queue.leaving) {
-            self.remove_closed(leaving.id);
+        for leaving in std::mem::take(&mut self.queue.leaving).into_iter().filter(|it| it.is_closed) {
+            self.sockets.remove(leaving.id);
         }
     }
 
@@ -124,7 +135,11 @@ impl State {
         for ended in self.queue.ended.iter_mut().filter(|ended| ended.local.port() == port) {
             are_any |= ended.moves_at.take().is_some();
         }
-        if are_any && !self.move_all(Some(port), terms) {
+        let have_moved = |state: &mut State| match terms {
+            Terms::Must => state.move_all_at_last(Some(port)),
+            _ => state.move_all(Some(port), terms),
+        };
+        if are_any && !have_moved(self) {
             let at = self.clock.now() + TRIED_AGAIN_AFTER;
             let ended = self.queue.ended.iter_mut().filter(|ended| ended.local.port() == port);
             ended.for_each(|ended| ended.moves_at = Some(at));

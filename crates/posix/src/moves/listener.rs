@@ -31,13 +31,13 @@ use clock::{Duration, Instant};
 use stack::Handshake;
 
 use crate::broker_side::ClaimId;
+use crate::descriptors::internal::close_entered;
 use crate::ids::SocketId;
 use crate::moves::to_kernel::{TRIED_FOR, Terms, WaitsAgain};
 use crate::process::State;
 use crate::queue::ended::KEPT_AFTER_CLOSE;
 use crate::queue::{Ended, Heir, Leaving};
 use crate::socket::{READABLE, Role, Socket};
-use crate::waiter::readable;
 
 /// How long after SYNs were left to the kernel one may still come to us: the steering program decides for a whole burst at a
 /// time, and a core may be busy with another.
@@ -83,8 +83,7 @@ impl State {
         let is_common = self.sockets.get(id).is_some_and(|socket| socket.is_common);
         self.forget_stall(id);
         if is_common {
-            self.leave(&mut Leaving::new(id, claim, local), Terms::Must);
-            return;
+            return self.leave_at_last(&mut Leaving::new(id, claim, local));
         }
         if let Some(attachment) = self.attachment() {
             attachment.drain(claim);
@@ -139,6 +138,18 @@ impl State {
         self.take_in(now); // Their threads learn of it.
     }
 
+    /// The same however long the broker takes.
+    pub(super) fn leave_at_last(&mut self, leaving: &mut Leaving) {
+        let has_left = self.drive_until(|state| {
+            state.hear_of_begun();
+            state.leave(leaving, Terms::Tried)
+        });
+        if !has_left {
+            self.settle_begun(self.clock.now());
+            self.leave(leaving, Terms::Must);
+        }
+    }
+
     /// Takes the steps of the page; false if the broker has not gone along with all of them, and the listener goes on until they are tried again.
     pub(super) fn leave(&mut self, leaving: &mut Leaving, terms: Terms) -> bool {
         let (id, heir) = (leaving.id, leaving.heir);
@@ -165,7 +176,7 @@ impl State {
             Heir::Others => self.leave_to_others(id, leaving.claim, is_last),
         }
         self.note_news(id); // Who waits there again may claim it again.
-        self.remove_closed(id);
+        self.remove_closed(leaving);
         true
     }
 
@@ -182,12 +193,12 @@ impl State {
         self.hears_soon = true; // What other processes left to us until now goes to the next process.
     }
 
-    /// A socket that has no number any more.
-    pub(super) fn remove_closed(&mut self, id: SocketId) {
-        if self.sockets.get(id).is_some_and(|socket| socket.fd() < 0) {
-            let claim = self.sockets.remove(id).and_then(|socket| socket.claim);
-            self.release_claim(claim);
-        }
+    /// A socket that was closed goes with its listener.
+    fn remove_closed(&mut self, leaving: &Leaving) {
+        let Some(socket) = self.sockets.get(leaving.id).filter(|_| leaving.is_closed) else { return };
+        close_entered(self.table, socket.fd());
+        let claim = self.sockets.remove(leaving.id).and_then(|socket| socket.claim);
+        self.release_claim(claim);
     }
 
     /// Since when new connections are the kernel's, if they are.
@@ -277,23 +288,9 @@ impl State {
                 return self.accept_acknowledged(id, now);
             }
             if done == 0 {
-                self.await_packets(now);
+                self.await_packets(now, QUIET);
             }
         }
-    }
-
-    /// Sleeps a moment while holding all locks: the time is short, and no other thread could do anything about it.
-    fn await_packets(&mut self, now: Instant) {
-        let Some(runtime) = &mut self.queue.runtime else { return };
-        let mut devices = Vec::new();
-        let quiet = match runtime.engine.prepare_sleep(now, &mut devices) {
-            engine::Sleep::Busy => return,
-            engine::Sleep::Until(at) => QUIET.min(at.since(now)),
-            engine::Sleep::Descriptors | engine::Sleep::Unknown => QUIET,
-        };
-        let mut fds: Vec<_> = devices.into_iter().map(readable).collect();
-        // A signal ends it early, which does no harm.
-        let _ = syscall::ppoll(&mut fds, Some(quiet.into()), None);
     }
 
     /// Connections at a listener that waits for data, or has a full queue, count as they are.

@@ -12,12 +12,14 @@
 //! | `listener.rs`, `datagrams.rs`, `renewal.rs` | all that a listener has; what waits at a UDP socket; back to a socket without a past |
 //! | `leaving.rs` | a listener that leaves, and what belongs to it: step by step, as far as the broker goes along |
 //! | `queues.rs`, `waiting.rs` | all connections, then the queues; connections that wait for accept |
+//! | `driving.rs` | nothing: peers are served while the broker is waited for |
 //! | `to_kernel.rs` | a connection of the stack: off it, to the kernel, behind the same descriptors |
 //! | `places.rs`, `ports.rs`, `behind.rs`, `family.rs` | where a socket is; its port; its descriptors; who of the family has it |
 
 mod behind;
 mod brokers;
 mod datagrams;
+mod driving;
 mod family;
 mod inherited;
 mod keep;

@@ -79,6 +79,11 @@ impl State {
         self.move_closed(|(local, _)| is_meant(local), terms, self.clock.now())
     }
 
+    /// The same however long the broker takes.
+    pub(crate) fn move_all_at_last(&mut self, port: Option<u16>) -> bool {
+        self.drive_until(|state| state.move_all(port, Terms::Tried)) || self.move_all(port, Terms::Must)
+    }
+
     /// Connections that the program has closed: the kernel finishes them. False as above.
     pub(crate) fn move_closed(
         &mut self,

@@ -169,12 +169,25 @@ impl State {
         if self.queue.begun.is_empty() {
             return now;
         }
+        self.drive_until(|state| {
+            state.hear_of_begun();
+            state.queue.begun.is_empty()
+        });
         while let Some(request) = self.queue.begun.first().map(|begun| begun.request) {
             let attachment = self.attachment();
             let enqueued = attachment.map_or(Err(NotMoved::Lost), |it| it.await_enqueued(request));
             self.on_enqueued(request, enqueued);
         }
         self.clock.now()
+    }
+
+    /// What has come of that by now.
+    pub(crate) fn hear_of_begun(&mut self) {
+        let requests: Vec<RequestId> = self.queue.begun.iter().map(|begun| begun.request).collect();
+        for request in requests {
+            let enqueued = self.attachment().and_then(|attachment| attachment.look_at_enqueued(request));
+            enqueued.into_iter().for_each(|enqueued| self.on_enqueued(request, enqueued));
+        }
     }
 
     /// The broker is done with connections that were to wait in the kernel's accept queue; an error if nobody knows of any.

@@ -23,12 +23,14 @@ pub(crate) struct Ended {
     pub(crate) moves_at: Option<Instant>,
 }
 
-/// A listener that is about to leave the stack. If it was closed, its socket has no number any more.
+/// A listener that is about to leave the stack.
 pub(crate) struct Leaving {
     pub(crate) id: SocketId,
     pub(crate) claim: ClaimId,
     pub(crate) local: SocketAddr,
     pub(crate) heir: Heir,
+    /// It was closed: its socket has a number of ours, or none, and ends with it.
+    pub(crate) is_closed: bool,
     /// When it goes on with that.
     pub(crate) at: Instant,
     /// The broker was asked to pass new connections to the kernel.
@@ -49,7 +51,16 @@ pub(crate) enum Heir {
 impl Leaving {
     /// One that nothing was done about yet.
     pub(crate) fn new(id: SocketId, claim: ClaimId, local: SocketAddr) -> Leaving {
-        Leaving { id, claim, local, heir: Heir::Others, at: Instant::ZERO, asked: None, drained_at: None }
+        Leaving {
+            id,
+            claim,
+            local,
+            heir: Heir::Others,
+            is_closed: false,
+            at: Instant::ZERO,
+            asked: None,
+            drained_at: None,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use ::clock::Duration;
 
-use super::{EAGAIN, LEFT, Pair};
+use super::{EAGAIN, LEFT, Pair, until};
 use crate::address::{encode, local_of};
 use crate::broker_side::ClaimId;
 use crate::errno::Errno;
@@ -40,6 +40,14 @@ fn leave_to_kernel(pair: &Pair, listener: RawFd) {
 fn pass(pair: &Pair, time: Duration) {
     pair.pass(time);
     pair.settle();
+}
+
+/// While the left process has its lock.
+fn turn_of_right(pair: &Pair) {
+    let (mut state, now) = (pair.right.lock(), pair.right.now());
+    state.turn(now);
+    state.queue.send_the_rest(now);
+    pair.right.note_turn();
 }
 
 #[track_caller]
@@ -149,10 +157,43 @@ fn what_a_closed_connection_has_yet_to_say_is_said_while_the_broker_stands_still
     assert_eq!(claim_of(&pair, listener), None);
 }
 
+/// A retransmitted SYN may come by another process's queue, and two processes would have the connection.
+#[test]
+fn who_ends_while_the_broker_stands_still_answers_peers_meanwhile() {
+    for begins_to_drain in [false, true] {
+        let pair = Pair::new();
+        let (listener, address) = pair.listen();
+        pair.left.pass_on(listener);
+        pair.others.keeps_new.store(!begins_to_drain, Ordering::Relaxed);
+        pair.others.stands_still.store(true, Ordering::Relaxed);
+        *pair.others.accept_queue.lock().unwrap() = Some(Ok(0));
+        std::thread::scope(|scope| {
+            let ending = scope.spawn(|| {
+                pair.left.let_go(listener);
+                pair.left.before_exit();
+            });
+            let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+            assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
+            until("it is connected", || {
+                turn_of_right(&pair);
+                pair.right.send_all(right, b"request").is_ok()
+            });
+            assert!(!ending.is_finished());
+            pair.others.keeps_new.store(false, Ordering::Relaxed);
+            pair.others.stands_still.store(false, Ordering::Relaxed);
+            ending.join().unwrap();
+            assert_eq!(*pair.others.accept_queue.lock().unwrap(), Some(Ok(1)), "others find it there");
+            turn_of_right(&pair);
+            assert_eq!(pair.right.recv(right, &mut [0; 8], 0), Err(EAGAIN), "it is not reset");
+        });
+    }
+}
+
 #[test]
 fn who_closes_a_listener_that_is_to_leave_leaves_it_to_others() {
     let pair = Pair::new();
     pair.hold();
+    *pair.others.accept_queue.lock().unwrap() = Some(Ok(0));
     let (listener, left, right, next) = connected_and_waiting(&pair);
     pair.left.pass_on(listener);
     pair.others.stands_still.store(true, Ordering::Relaxed);
@@ -163,7 +204,7 @@ fn who_closes_a_listener_that_is_to_leave_leaves_it_to_others() {
     pair.others.stands_still.store(false, Ordering::Relaxed);
     pass(&pair, LATER);
     pass(&pair, LATER);
-    assert_eq!(pair.others.left.load(Ordering::Relaxed), 1, "who waited there");
+    assert_eq!(*pair.others.accept_queue.lock().unwrap(), Some(Ok(1)), "who waited there");
     assert_eq!(pair.right.recv(next, &mut [0; 8], 0), Err(EAGAIN), "nobody is reset");
     assert!(!pair.left.table.is_ours(left));
     assert_eq!(pair.others.gave_back.load(Ordering::Relaxed), 1);

@@ -237,6 +237,11 @@ impl Attachment for Wire {
         self.others.came_of_begun.lock().unwrap().take().unwrap()
     }
 
+    fn look_at_enqueued(&mut self, request: RequestId) -> Option<CameOfBegun> {
+        let has_come = self.others.came_of_begun.lock().unwrap().is_some();
+        has_come.then(|| self.await_enqueued(request))
+    }
+
     fn deliver_late(&mut self, _: &LateSegment) {
         self.others.late.fetch_add(1, Ordering::Relaxed);
     }

@@ -167,7 +167,7 @@ impl State {
         self.asked_by_children.clear();
         self.queue.begun.clear();
         self.queue.ended.clear();
-        self.forget_leaving();
+        self.drop_leaving();
         self.queue.kept_ports.clear();
         self.queue.stalls = Stalls::default();
         let descriptors = self.queue.runtime.as_mut().map(Runtime::remove_devices).unwrap_or_default();
