@@ -105,9 +105,9 @@ impl Client {
         self.given_up = true;
     }
 
-    /// Whether that is so.
+    /// Whether that is so, or it was killed, and no other one is about to take its place.
     pub fn has_given_up(&mut self) -> Result<bool, ClientError> {
-        Ok(self.is_behind()? && (self.given_up || self.is_left_alone()))
+        Ok(self.is_behind()? && (self.given_up || self.is_left_alone() && !self.may_be_followed()))
     }
 
     /// Since when there is a request without an answer for which nobody waits.

@@ -339,7 +339,7 @@ pub(crate) trait Attachment: Send {
     /// Answers have been waited for long enough: until one comes none is waited for.
     fn give_up(&mut self) {}
 
-    /// Whether that is so, or nobody is there.
+    /// Whether that is so, or nobody is there, nor about to be.
     fn has_given_up(&mut self) -> bool {
         false
     }

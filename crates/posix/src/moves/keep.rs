@@ -32,6 +32,8 @@ impl State {
     fn unclaim(&mut self, id: SocketId, now: Instant) {
         let Some(socket) = self.sockets.get(id).filter(|socket| socket.claim.is_some()) else { return };
         match &socket.role {
+            // What the program has set at it is to hold when its call returns.
+            Role::Listener { .. } if socket.left.is_none() => self.leave_to_kernel_at_last(id),
             Role::Listener { .. } => self.begin_to_leave(id, Heir::Kernel, now),
             Role::Udp(_) => self.move_datagrams_and_queues(id, now),
             _ => {}

@@ -16,6 +16,7 @@ use crate::broker_side::ClaimId;
 use crate::descriptors::fd_table::Entry;
 use crate::descriptors::internal::{close_entered, copy, enter};
 use crate::ids::SocketId;
+use crate::moves::listener::heir_of_closed;
 use crate::moves::to_kernel::{TRIED_AGAIN_AFTER, Terms};
 use crate::process::State;
 use crate::queue::ended::KEPT_AFTER_CLOSE;
@@ -29,8 +30,8 @@ impl State {
         let Some(id) = self.socket_of(fd) else { return false };
         let Some(socket) = self.sockets.get(id) else { return false };
         let is_on_stack = matches!(socket.role, Role::Listener { on_stack: Some(_), .. });
-        let is_meant =
-            is_on_stack && socket.is_common && socket.callers.is_empty() && socket.fds().count() == 1;
+        let Some(heir) = heir_of_closed(socket) else { return false };
+        let is_meant = is_on_stack && socket.callers.is_empty() && socket.fds().count() == 1;
         let (Some(claim), Some(local)) = (socket.claim.filter(|_| is_meant), local_of(fd)) else {
             return false;
         };
@@ -40,10 +41,11 @@ impl State {
         self.drop_interests(id);
         self.forget_stall(id);
         let mut leaving = self.queue.take_leaving(id).unwrap_or_else(|| Leaving::new(id, claim, local));
-        leaving.heir = Heir::Others;
+        leaving.heir = heir;
         self.ask_to_drain(&mut leaving, now);
-        let _ = self.leave_waiting(id, Heir::Others, Terms::Tried, now); // Into the kernel's accept queue, while we have that.
-        let copy = copy(fd); // Who waits there later can go to its accept queue.
+        let _ = self.leave_waiting(id, heir, Terms::Tried, now); // Into the kernel's accept queue, while we have that.
+        // Who waits there later can go to its accept queue, if others have that.
+        let copy = copy(fd).filter(|_| heir == Heir::Others);
         self.table.set(fd, Entry::None);
         if let Some(socket) = self.sockets.get_mut(id) {
             socket.set_fd(enter(self.table, copy));
@@ -66,6 +68,14 @@ impl State {
         self.forget_stall(id);
         self.leave_on(Leaving { heir, ..Leaving::new(id, claim, local) });
         self.queue.wake_driver(); // There may be more to do soon.
+    }
+
+    /// It leaves before this returns.
+    pub(crate) fn leave_to_kernel_at_last(&mut self, id: SocketId) {
+        let Some((claim, local)) = self.claimed_at(id) else { return };
+        self.forget_stall(id);
+        let leaving = self.queue.take_leaving(id).unwrap_or_else(|| Leaving::new(id, claim, local));
+        self.leave_at_last(&mut Leaving { heir: Heir::Kernel, ..leaving });
     }
 
     /// Those whose time has come get on with it.

@@ -53,11 +53,19 @@ const BUSY_MAX: Duration = Duration::from_millis(100);
 /// Handshakes that are passed on at most: of more the latest, the others belong to peers that are not there.
 const PASSED_ON_MAX: usize = 256;
 
+/// Who has a listener that is closed, if anybody may. No peer is refused while another process listens at its port.
+pub(super) fn heir_of_closed(listener: &Socket) -> Option<Heir> {
+    let mut value = [0; 4];
+    let read = syscall::getsockopt(listener.fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, &mut value);
+    let shares_port = read.is_ok() && i32::from_ne_bytes(value) != 0;
+    listener.is_common.then_some(Heir::Others).or(shares_port.then_some(Heir::AtPort))
+}
+
 impl Heir {
     /// How long peers have to finish handshakes.
     fn patience(self) -> Duration {
         match self {
-            Heir::Others => NEAR,
+            Heir::Others | Heir::AtPort => NEAR,
             Heir::Kernel => HANDSHAKES_MAX,
         }
     }
@@ -80,10 +88,9 @@ impl State {
         if let Some(beside) = self.listener_beside(id, local) {
             return self.leave_to_beside(id, beside, claim, now);
         }
-        let is_common = self.sockets.get(id).is_some_and(|socket| socket.is_common);
         self.forget_stall(id);
-        if is_common {
-            return self.leave_at_last(&mut Leaving::new(id, claim, local));
+        if let Some(heir) = self.sockets.get(id).and_then(heir_of_closed) {
+            return self.leave_at_last(&mut Leaving { heir, ..Leaving::new(id, claim, local) });
         }
         if let Some(attachment) = self.attachment() {
             attachment.drain(claim);
@@ -156,7 +163,11 @@ impl State {
         let Some(drained_at) = self.drain(leaving, terms) else { return false };
         let since = self.clock.now().since(drained_at);
         self.finish_handshakes(id, heir.patience() - since);
-        if !self.leave_all_waiting(id, heir, terms) || !self.move_all(Some(leaving.local.port()), terms) {
+        let is_last = heir != Heir::Kernel
+            && !self.sockets.iter().any(|(other, socket)| other != id && socket.claim.is_some());
+        // With the last one all that is there leaves, also what belongs to listeners that ended before.
+        let port = Some(leaving.local.port()).filter(|_| !is_last);
+        if !self.leave_all_waiting(id, heir, terms) || !self.move_all(port, terms) {
             return false;
         }
         // All that took its time, in which some more were finished.
@@ -165,15 +176,12 @@ impl State {
         if !self.leave_all_waiting(id, heir, terms) {
             return false;
         }
-        let is_last = !self.sockets.iter().any(|(other, socket)| other != id && socket.claim.is_some());
         match heir {
             Heir::Kernel => {
                 self.leave_listener(id);
                 self.end_claim(id, leaving.claim, leaving.local, None);
             }
-            // What is there belongs to listeners that ended before.
-            Heir::Others if is_last && !self.move_all(None, terms) => return false,
-            Heir::Others => self.leave_to_others(id, leaving.claim, is_last),
+            Heir::Others | Heir::AtPort => self.leave_to_others(id, leaving.claim, is_last),
         }
         self.note_news(id); // Who waits there again may claim it again.
         self.remove_closed(leaving);
@@ -206,7 +214,8 @@ impl State {
         let is_drained = match terms {
             _ if self.queue.runtime.is_none() => true, // It has nothing that could stay.
             _ if leaving.drained_at.is_some() => terms == Terms::Must || !self.stands_still(),
-            Terms::Must => {
+            // A kernel that has the queue back serves who comes. Without a broker it has it when the device is closed.
+            _ if terms == Terms::Must || self.is_left_alone() => {
                 self.attachment().into_iter().for_each(|attachment| attachment.drain(leaving.claim));
                 true
             }
@@ -225,9 +234,14 @@ impl State {
         attachment.is_drained(request, TRIED_FOR - now.since(asked_at))
     }
 
+    /// Whether there is no broker, nor about to be one.
+    fn is_left_alone(&mut self) -> bool {
+        self.attachment().is_none_or(|attachment| attachment.has_given_up())
+    }
+
     /// Whether nothing is to be asked of the broker that may wait.
     fn stands_still(&mut self) -> bool {
-        self.attachment().is_none_or(|attachment| attachment.stands_still())
+        !self.is_left_alone() && self.attachment().is_none_or(|attachment| attachment.stands_still())
     }
 
     /// Begins with that, unless it has begun.

@@ -47,14 +47,14 @@ impl State {
         let detached = self.detach_waiting(id, now);
         let were_any = !detached.is_empty();
         let (moved, stay) = match were_any {
-            true => self.move_waiting_to_kernel(id, detached, terms),
+            true => self.move_waiting_to_kernel(id, heir, detached, terms),
             false => (Vec::new(), false),
         };
         if stay {
             self.try_again_later();
         }
         let adopted = match heir {
-            Heir::Others if !stay => self.take_adopted(id),
+            Heir::Others | Heir::AtPort if !stay => self.take_adopted(id),
             _ => VecDeque::new(),
         };
         let were_any = were_any || !adopted.is_empty();
@@ -103,13 +103,14 @@ impl State {
     fn move_waiting_to_kernel(
         &mut self,
         id: SocketId,
+        heir: Heir,
         waiting: Vec<Detached>,
         terms: Terms,
     ) -> (Vec<OwnedFd>, bool) {
         let Some(listener) = self.sockets.get(id) else { return (Vec::new(), false) };
         let accepted_as = (listener.kind_to_move(), listener.settings.clone());
         let (mut moved, mut stay) = (Vec::new(), false);
-        let outcomes = self.enqueue(id, &waiting, terms);
+        let outcomes = self.enqueue(id, heir, &waiting, terms);
         for (connection, outcome) in waiting.into_iter().zip(outcomes) {
             match outcome {
                 Enqueued::Done(outcome) => {
@@ -203,7 +204,10 @@ impl State {
                         self.wait_again(begun.listener, connection);
                         stay = true;
                     }
-                    Ok(kernel) => kernel.into_iter().for_each(|socket| self.move_to_sibling(socket)),
+                    Ok(kernel) => {
+                        let heir = self.queue.heir_of(begun.listener);
+                        kernel.into_iter().for_each(|socket| self.leave_to(heir, begun.listener, socket));
+                    }
                 }
             }
             if stay {
@@ -219,10 +223,11 @@ impl State {
         connections.map(|it| (it.connection.local, it.connection.remote)).any(|of| of == ends)
     }
 
-    /// What came of each.
-    fn enqueue(&mut self, id: SocketId, waiting: &[Detached], terms: Terms) -> Vec<Enqueued> {
+    /// What came of each. Who waits at a listener that goes, and that nobody else has, could only be reset there.
+    fn enqueue(&mut self, id: SocketId, heir: Heir, waiting: &[Detached], terms: Terms) -> Vec<Enqueued> {
         let refused = || vec![Enqueued::Done(Err(NotMoved::Refused)); waiting.len()];
-        let Some(listener) = self.sockets.get(id).and_then(|socket| copy(socket.fd())) else {
+        let stays = |_: &&Socket| heir != Heir::AtPort;
+        let Some(listener) = self.sockets.get(id).filter(stays).and_then(|socket| copy(socket.fd())) else {
             return refused();
         };
         let connections: Vec<_> = waiting.iter().map(|detached| &detached.connection).collect();

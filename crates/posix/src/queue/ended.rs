@@ -44,6 +44,8 @@ pub(crate) struct Leaving {
 pub(crate) enum Heir {
     /// The other processes that have it.
     Others,
+    /// Nobody: others may listen at the same port by sockets of their own.
+    AtPort,
     /// The kernel, for all that have it, us among them.
     Kernel,
 }

@@ -157,36 +157,56 @@ fn what_a_closed_connection_has_yet_to_say_is_said_while_the_broker_stands_still
     assert_eq!(claim_of(&pair, listener), None);
 }
 
+/// On Linux no SYN is refused while others listen there, and who closes a listener has accepted all before.
+#[test]
+fn who_comes_to_one_of_several_listeners_at_a_port_while_it_is_closed_is_left_to_the_others() {
+    let pair = Pair::new();
+    pair.hold();
+    let (listener, left, right) = pair.accepted(libc::SOCK_NONBLOCK);
+    syscall::setsockopt(listener, libc::SOL_SOCKET, libc::SO_REUSEPORT, &1i32.to_ne_bytes()).unwrap();
+    *pair.others.accept_queue.lock().unwrap() = Some(Ok(0));
+    let address = SocketAddr::new(LEFT, local_of(listener).unwrap().port());
+    let next = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    assert_eq!(pair.right.connect_to(next, address), Err(Errno(libc::EINPROGRESS)));
+    pair.left.let_go(listener);
+    pair.settle();
+    echo(&pair, left, right);
+    pass(&pair, LATER);
+    assert_eq!(pair.others.left.load(Ordering::Relaxed), 1, "one of them accepts it");
+    assert_eq!(*pair.others.accept_queue.lock().unwrap(), Some(Ok(0)), "its own is gone");
+    assert_eq!(pair.right.recv(next, &mut [0; 8], 0), Err(EAGAIN), "it is not reset");
+    assert!(!pair.left.table.is_ours(left));
+    assert_eq!(pair.others.gave_back.load(Ordering::Relaxed), 1);
+}
+
 /// A retransmitted SYN may come by another process's queue, and two processes would have the connection.
 #[test]
 fn who_ends_while_the_broker_stands_still_answers_peers_meanwhile() {
-    for begins_to_drain in [false, true] {
-        let pair = Pair::new();
-        let (listener, address) = pair.listen();
-        pair.left.pass_on(listener);
-        pair.others.keeps_new.store(!begins_to_drain, Ordering::Relaxed);
-        pair.others.stands_still.store(true, Ordering::Relaxed);
-        *pair.others.accept_queue.lock().unwrap() = Some(Ok(0));
-        std::thread::scope(|scope| {
-            let ending = scope.spawn(|| {
-                pair.left.let_go(listener);
-                pair.left.before_exit();
-            });
-            let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
-            assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
-            until("it is connected", || {
-                turn_of_right(&pair);
-                pair.right.send_all(right, b"request").is_ok()
-            });
-            assert!(!ending.is_finished());
-            pair.others.keeps_new.store(false, Ordering::Relaxed);
-            pair.others.stands_still.store(false, Ordering::Relaxed);
-            ending.join().unwrap();
-            assert_eq!(*pair.others.accept_queue.lock().unwrap(), Some(Ok(1)), "others find it there");
-            turn_of_right(&pair);
-            assert_eq!(pair.right.recv(right, &mut [0; 8], 0), Err(EAGAIN), "it is not reset");
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    pair.left.pass_on(listener);
+    pair.others.keeps_new.store(true, Ordering::Relaxed);
+    pair.others.stands_still.store(true, Ordering::Relaxed);
+    *pair.others.accept_queue.lock().unwrap() = Some(Ok(0));
+    std::thread::scope(|scope| {
+        let ending = scope.spawn(|| {
+            pair.left.let_go(listener);
+            pair.left.before_exit();
         });
-    }
+        let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+        assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
+        until("it is connected", || {
+            turn_of_right(&pair);
+            pair.right.send_all(right, b"request").is_ok()
+        });
+        assert!(!ending.is_finished());
+        pair.others.keeps_new.store(false, Ordering::Relaxed);
+        pair.others.stands_still.store(false, Ordering::Relaxed);
+        ending.join().unwrap();
+        assert_eq!(*pair.others.accept_queue.lock().unwrap(), Some(Ok(1)), "others find it there");
+        turn_of_right(&pair);
+        assert_eq!(pair.right.recv(right, &mut [0; 8], 0), Err(EAGAIN), "it is not reset");
+    });
 }
 
 #[test]
