@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::event::{event, raise_all};
 use super::without_broker::Line;
 use super::{Client, ClientError, PATIENCE, PATIENCE_IN_PASSING, Ticket};
-use crate::protocol::{Answer, FromBroker, News, Refusal, Request, ToBroker, decode, encode};
+use crate::protocol::{AHEAD_OF_NEWS, Answer, FromBroker, News, Refusal, Request, ToBroker, decode, encode};
 use crate::transfer::{Arrival, Internal, discard, send};
 
 /// Requests that wait until the broker reads again, if the kernel has no room for more.
@@ -325,7 +325,7 @@ impl Client {
                     }
                 }
             }
-            FromBroker::Ahead { id } if self.open.contains_key(&id) => {
+            FromBroker::Ahead { id } if id >= AHEAD_OF_NEWS || self.open.contains_key(&id) => {
                 self.ahead.insert(id, fds);
             }
             FromBroker::Ahead { .. } => fds.into_iter().for_each(discard),
@@ -333,6 +333,11 @@ impl Client {
                 fds.into_iter().for_each(discard);
             }
             FromBroker::News(news) => {
+                let ahead = match &news {
+                    News::Adopt { ahead: Some(number), .. } => self.ahead.remove(number),
+                    _ => None,
+                };
+                let fds = ahead.into_iter().flatten().chain(fds).collect();
                 self.note_kept(&news);
                 if let News::QueuesLost { link } = &news {
                     self.served.remove(link);
@@ -425,7 +430,7 @@ mod tests {
         let without = moved(Arrived { message: Answer::Moved, fds: Vec::new() });
         assert!(without.is_err_and(|error| !error.is_fatal()));
         let ends = "10.0.0.1:80".parse().unwrap();
-        let adopt = || News::Adopt { claim: ClaimId(1), local: ends, remote: ends };
+        let adopt = || News::Adopt { claim: ClaimId(1), ahead: None, local: ends, remote: ends };
         assert!(matches!(event(adopt(), Vec::new()), Ok(None)));
         let stdin = || std::io::stdin().as_fd().try_clone_to_owned().unwrap();
         assert!(matches!(event(adopt(), vec![stdin()]), Ok(Some(Event::Adopt { .. }))));

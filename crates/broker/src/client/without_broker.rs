@@ -22,7 +22,7 @@ use rustix::time::{
 use super::event::Event;
 use super::{Client, ClientError};
 use crate::peer::Peer;
-use crate::protocol::{Answer, News, Refusal, Request, ToBroker, Welcome, encode};
+use crate::protocol::{AHEAD_OF_NEWS, Answer, News, Refusal, Request, ToBroker, Welcome, encode};
 use crate::transfer::{Internal, discard, send};
 
 /// Where the client is.
@@ -88,6 +88,8 @@ impl Client {
         });
         self.line = Line::Alone { looks_at: timed.is_err().then(|| Instant::now() + first), early };
         self.lost_to = self.last_id;
+        let of_news = self.ahead.split_off(&AHEAD_OF_NEWS); // Nobody says any more what it is.
+        of_news.into_values().flatten().for_each(discard);
         self.unawaited.clear();
         self.unsent.clear();
     }

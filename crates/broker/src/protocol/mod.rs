@@ -31,7 +31,10 @@ pub use values::{
 };
 
 /// Said in [`Request::Hello`]; a broker of another version refuses. It counts what an older library or broker would not understand.
-pub const VERSION: u32 = 17;
+pub const VERSION: u32 = 18;
+
+/// From here on [`FromBroker::Ahead`] is about news.
+pub const AHEAD_OF_NEWS: u64 = 1 << 63;
 
 /// Names the broker's socket to programs: its abstract name, without the leading zero octet.
 pub const ENVIRONMENT: &str = "SIDESTEP_BROKER";
@@ -87,10 +90,10 @@ pub enum FromBroker {
         /// The answer.
         answer: Answer,
     },
-    /// What comes beside this belongs to the answer with this number, which is yet to come. The broker has no copy of it any more by then: so what the
-    /// program closes is closed.
+    /// What comes beside this belongs to the answer with this number, which is yet to come, or to a [`News::Adopt`]. The broker has no copy of it any more by
+    /// then: so what the program closes is closed.
     Ahead {
-        /// The request's number.
+        /// The request's number, or one from [`AHEAD_OF_NEWS`] on.
         id: u64,
     },
     /// Something happened.
@@ -391,10 +394,12 @@ pub enum News {
     },
     /// A connection to be accepted at a listener of ours.
     ///
-    /// Beside it: the kernel's socket.
+    /// Beside it, or ahead of it: the kernel's socket.
     Adopt {
         /// The listener's claim.
         claim: ClaimId,
+        /// What came ahead of it has this number.
+        ahead: Option<u64>,
         /// Our end.
         local: SocketAddr,
         /// The peer.

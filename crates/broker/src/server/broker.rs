@@ -83,6 +83,8 @@ pub(super) struct Broker {
     pub(super) routes: Routes,
     pub(super) questions: Questions,
     pub(super) strays: Strays,
+    /// Connections that were given to who listens where they waited.
+    pub(super) given: u64,
     pub(super) strangers: Strangers,
     pub(super) inbox: Inbox,
     pub(super) helpers: Arc<Helpers>,

@@ -74,15 +74,16 @@ impl Broker {
         &mut self,
         holder: ClientId,
         token: u64,
-        socket: Option<&Theirs>,
+        socket: Option<Theirs>,
         now: Instant,
     ) -> bool {
         let Some(question) = self.questions.close(token, holder) else { return false };
-        match socket.and_then(|socket| socket.try_clone().ok()) {
-            Some(copy) => {
-                let outcome = self.answer(question.asker, question.id, Ok(Answer::Moved), vec![copy.into()]);
-                self.note(question.asker, outcome, now);
-            }
+        let (asker, id) = (question.asker, question.id);
+        match socket {
+            Some(socket) => self.send_and_close((asker, id), socket, move |broker, unsent, now| {
+                let outcome = broker.answer(asker, id, Ok(Answer::Moved), unsent);
+                broker.note(asker, outcome, now);
+            }),
             None => self.ask_on(question, now),
         }
         true

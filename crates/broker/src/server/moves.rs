@@ -23,10 +23,10 @@ use transit::Established;
 use super::accept_queues::{Ends, check_listener, not_taken, place};
 use super::aside::PATIENCE_TO_MOVE;
 use super::broker::Broker;
-use super::helpers::Theirs;
+use super::helpers::{Passed, Theirs};
 use super::kernel_memory::Reservation;
 use super::outcome::Outcome;
-use super::under_way::BrokerThread;
+use super::under_way::{BrokerThread, Said};
 use crate::moving::{decide, unpack};
 use crate::protocol::{Answer, ENQUEUED_MAX, FromBroker, Moving, Refusal, encode};
 use crate::registry::ClientId;
@@ -67,7 +67,9 @@ impl Broker {
             // Its packets go to the kernel by now, which may have sent something.
             let socket = prepared.start().map_err(|error| Refusal::Lost(error.to_string()))?;
             make_owner(user, &socket);
-            Ok(Made { cookie: socket_cookie(&socket).ok(), unsent: send_ahead(to, id, socket), reservation })
+            let cookie = socket_cookie(&socket).ok();
+            let is_sent = is_sent_ahead(to, id, &socket);
+            Ok(Made { cookie, unsent: (!is_sent).then_some(socket), reservation })
         };
         let then = move |broker: &mut Broker, made: Result<Made, Refusal>, now: Instant| {
             let Made { cookie, unsent, reservation } = made?;
@@ -237,15 +239,38 @@ struct Made {
     reservation: Reservation,
 }
 
-/// Sends a client the socket that the answer to its request `id` is about, and closes it here. An epoll instance tells of a file as long as anybody
-/// has it, and a connection ends with its last descriptor: what a program closes after the answer is to be closed. Where the client has no
-/// room, the socket is returned, and goes with the answer.
-fn send_ahead(to: Option<Theirs>, id: u64, socket: OwnedFd) -> Option<OwnedFd> {
+/// Sends a client the socket that the answer to its request `id`, or the news of that number, is about. Whoever sends it closes it before that: an epoll
+/// instance tells of a file as long as anybody has it, and a connection ends with its last descriptor, so what a program closes after the answer is
+/// to be closed. False if the client has no room: the socket goes with the answer then.
+fn is_sent_ahead(to: Option<Theirs>, id: u64, socket: impl AsFd) -> bool {
     let octets = encode(&FromBroker::Ahead { id }).ok();
     let is_sent =
         to.as_ref().zip(octets).is_some_and(|(to, octets)| send(to, &octets, &[socket.as_fd()]).is_ok());
     to.into_iter().for_each(Theirs::close);
-    (!is_sent).then_some(socket)
+    is_sent
+}
+
+impl Broker {
+    /// Sends a client a connection's socket, closes it here, and has `then` tell it what that is; with the socket, if it had no room.
+    pub(super) fn send_and_close(
+        &mut self,
+        (to, number): (ClientId, u64),
+        socket: Theirs,
+        then: impl FnOnce(&mut Broker, Vec<Passed>, Instant) + Send + 'static,
+    ) {
+        let line = self.under_way.line_for_nobody();
+        let to = self.connections.get(&to).and_then(|connection| connection.socket_again().ok());
+        socket.have_done(move |socket| {
+            let unsent = match is_sent_ahead(to, number, &socket) {
+                true => {
+                    socket.close();
+                    Vec::new()
+                }
+                false => vec![socket.into()],
+            };
+            line.say(Said::Asks(Box::new(move |broker, now| then(broker, unsent, now))));
+        });
+    }
 }
 
 /// An earlier connection of these ends that the kernel has in TIME-WAIT goes; it says what is wrong to whoever needs that.

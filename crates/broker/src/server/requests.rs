@@ -107,7 +107,7 @@ impl Broker {
                 self.inherit((client, id), &keys, (local, remote), now)
             }
             Request::Give { token: Some(token) } => {
-                let asked = self.answer_question(client, token, fd.as_ref(), now);
+                let asked = self.answer_question(client, token, fd, now);
                 done(asked.then_some(()).ok_or(Refusal::NotAsked))
             }
             Request::Give { token: None } => {

@@ -14,7 +14,7 @@ use super::helpers::Theirs;
 use super::orphans::{LOOK_AFTER, ORPHANS_MAX, Orphan, PATIENCE};
 use super::outcome::{Outcome, done};
 use super::shadow;
-use crate::protocol::{News, Refusal, SYN_MAX};
+use crate::protocol::{AHEAD_OF_NEWS, ClaimId, News, Refusal, SYN_MAX};
 use crate::registry::ClientId;
 use crate::shares::has_room;
 
@@ -54,8 +54,23 @@ impl Broker {
         let Some((heir, claim)) = heir else {
             return self.keep_orphan(client, socket, (local, remote), now).map_err(|_| Refusal::Nobody);
         };
-        self.tell(heir, News::Adopt { claim, local, remote }, vec![socket.into()], now);
+        self.give_to_heir((heir, claim), socket, (local, remote));
         Ok(())
+    }
+
+    /// The client accepts the connection as one that came to its listener.
+    fn give_to_heir(
+        &mut self,
+        (heir, claim): (ClientId, ClaimId),
+        socket: Theirs,
+        (local, remote): (SocketAddr, SocketAddr),
+    ) {
+        self.given += 1;
+        let number = AHEAD_OF_NEWS | self.given;
+        self.send_and_close((heir, number), socket, move |broker, unsent, now| {
+            let ahead = unsent.is_empty().then_some(number);
+            broker.tell(heir, News::Adopt { claim, ahead, local, remote }, unsent, now);
+        });
     }
 
     /// Keeps a connection for a client that comes after `from`; returns it if there cannot be one.
@@ -83,7 +98,7 @@ impl Broker {
             let heir = self.registry.claimant(&orphan.listeners, orphan.local);
             if let Some((heir, claim)) = heir.filter(|(heir, _)| self.is_patient(*heir)) {
                 let Orphan { socket, local, remote, .. } = orphan;
-                self.tell(heir, News::Adopt { claim, local, remote }, vec![socket.into()], now);
+                self.give_to_heir((heir, claim), socket, (local, remote));
                 continue;
             }
             let is_time = orphan.look_at.is_some_and(|at| now >= at);

@@ -115,6 +115,7 @@ impl Broker {
             routes: Routes::default(),
             questions: Questions::default(),
             strays: Strays::default(),
+            given: 0,
             strangers: Strangers::default(),
             inbox: Inbox::new(),
             helpers,

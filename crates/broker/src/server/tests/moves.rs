@@ -1,4 +1,7 @@
 //! Connections that move from one process to another.
+
+use std::net::TcpStream;
+
 use transit::SocketKind;
 
 use super::*;
@@ -222,6 +225,38 @@ fn a_waiting_connection_goes_to_who_has_the_same_listener() {
     match next_event(&mut new) {
         Event::Adopt { claim: at, .. } => assert_eq!(at, again),
         event => panic!("{event:?}"),
+    }
+}
+
+/// How many descriptors of this process are of this socket.
+fn copies_of(socket: impl AsFd) -> usize {
+    let link = format!("socket:[{}]", rustix::fs::fstat(socket).unwrap().st_ino);
+    let all = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    all.filter(|fd| std::fs::read_link(fd.path()).is_ok_and(|of| of.as_os_str() == link.as_str())).count()
+}
+
+/// What the program closes is closed: an epoll instance tells of it as long as anybody has it.
+#[test]
+fn the_broker_has_no_copy_of_a_connection_that_it_has_given() {
+    let served = Served::new(1);
+    let (mut old, mut new) = (served.connect(), served.connect());
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    for client in [&mut old, &mut new] {
+        client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+    }
+    let ((mut parent, welcome), (local, remote)) = (served.try_connect("parent").unwrap(), ends());
+    let mut child = served.connect();
+    for round in 0..50 {
+        let _peer = TcpStream::connect(("127.0.0.1", listener.local_addr().unwrap().port())).unwrap();
+        old.hand_over(listener.accept().unwrap().0.as_fd()).unwrap();
+        let Event::Adopt { socket, .. } = next_event(&mut new) else { panic!("another event") };
+        assert_eq!(copies_of(&socket), 1, "round {round}");
+
+        let ticket = child.begin_move_for(&[welcome.key], local, remote).unwrap();
+        let token = token(&next_event(&mut parent));
+        parent.give_to_child(token, UnixStream::pair().unwrap().1.as_fd()).unwrap();
+        let inherited = moved(&mut child, &ticket).unwrap();
+        assert_eq!(copies_of(&inherited), 1, "round {round}: the parent has let go of it");
     }
 }
 
