@@ -41,7 +41,12 @@ impl State {
             return false;
         }
         self.attach(now);
+        let is_attached = self.attached;
         let Some(attachment) = &mut self.attachment else { return false };
+        if !is_attached && attachment.may_be_reached() {
+            self.note_news(id); // The broker may have been stopped: it is asked again when a thread waits there again.
+            return false;
+        }
         if !attachment.wants(purpose) {
             self.note_unclaimable(id, "the profile leaves it to the kernel".to_owned(), now);
             return false;
@@ -50,7 +55,11 @@ impl State {
         let claimed = attachment.claim(shadow.as_fd(), purpose);
         crate::descriptors::internal::close(shadow);
         match claimed {
-            Ok(claim) => {
+            Ok(None) => {
+                self.note_news(id); // As above.
+                false
+            }
+            Ok(Some(claim)) => {
                 if let Some(socket) = self.sockets.get_mut(id) {
                     socket.claim = Some(claim);
                     // It may have been made so, by another process too; from here on we are told.

@@ -19,7 +19,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use control::sock_diag::tcp_received;
+use control::sock_diag::{end_time_wait, tcp_received};
 use device_xdp::{AcceptQueueProgram, AcceptQueueSlot, Agreements, Placed, XdpError};
 use rustix::net::{listen, sockopt};
 use tcp_repair::Enqueuing;
@@ -205,6 +205,7 @@ fn place_one(
     if tcp_received(ends.0, ends.1).map_err(not_taken)?.is_some() {
         return Err(Refusal::NotTaken("it has this very connection".to_owned()));
     }
+    let _ = end_time_wait(ends.0, ends.1); // An earlier connection of these ends: the kernel would take no other.
     with_room(listener, || announce(slot, listener, &enqueuing, connection))?;
     if tcp_received(ends.0, ends.1).map_err(not_taken)?.is_none() {
         return Err(Refusal::NotTaken("the accept queue is full".to_owned()));

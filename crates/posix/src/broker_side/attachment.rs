@@ -282,8 +282,9 @@ pub(crate) trait Attachment: Send {
     /// The devices of an interface that were granted are driven by an engine from now on.
     fn ready(&mut self, link: LinkId);
 
-    /// Has packets to where `shadow` is bound come to us. The error is the reason why not, for people.
-    fn claim(&mut self, shadow: BorrowedFd<'_>, purpose: Purpose) -> Result<ClaimId, String>;
+    /// Has packets to where `shadow` is bound come to us. `None` if there was no answer in time: it may be asked again later. The error is the reason why
+    /// not, for people.
+    fn claim(&mut self, shadow: BorrowedFd<'_>, purpose: Purpose) -> Result<Option<ClaimId>, String>;
 
     /// After [`Incident::Returned`]: claims again what was claimed before.
     fn claim_again(&mut self, _shadow: BorrowedFd<'_>, _purpose: Purpose, _claim: ClaimId) {}

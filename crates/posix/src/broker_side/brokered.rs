@@ -407,9 +407,12 @@ impl Attachment for Brokered {
         }
     }
 
-    fn claim(&mut self, shadow: BorrowedFd<'_>, purpose: Purpose) -> Result<ClaimId, String> {
+    fn claim(&mut self, shadow: BorrowedFd<'_>, purpose: Purpose) -> Result<Option<ClaimId>, String> {
         let (transport, purpose) = asked(purpose);
-        self.ask(|client| client.claim(transport, purpose, shadow)).map(|(claim, _)| ClaimId(claim.0))
+        self.ask(|client| match client.claim(transport, purpose, shadow) {
+            Err(ClientError::TimedOut) => Ok(None),
+            claimed => claimed.map(|(claim, _)| Some(ClaimId(claim.0))),
+        })
     }
 
     fn claim_again(&mut self, shadow: BorrowedFd<'_>, purpose: Purpose, claim: ClaimId) {

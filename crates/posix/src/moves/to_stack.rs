@@ -237,7 +237,7 @@ impl State {
         let shadow = internal::copy(fd)?;
         let claim = self.attachment()?.claim(shadow.as_fd(), Purpose::Outgoing);
         internal::close(shadow);
-        claim.ok()
+        claim.ok().flatten()
     }
 
     /// Binds the shadow of a connection to be made to `source` and a port, as far as the program has not; returns whether the kernel

@@ -80,6 +80,8 @@ struct Others {
     asked_parent_at_once: AtomicU32,
     /// The broker does not answer.
     stands_still: AtomicBool,
+    /// Nor does it answer to claims.
+    claims_none: AtomicBool,
     /// Nor does it pass new connections of claims to the kernel.
     keeps_new: AtomicBool,
     /// It stops in the middle of what it is offered, and these are the requests, and how many connections each has.
@@ -158,12 +160,15 @@ impl Attachment for Wire {
 
     fn ready(&mut self, _: LinkId) {}
 
-    fn claim(&mut self, _: BorrowedFd<'_>, _: Purpose) -> Result<ClaimId, String> {
+    fn claim(&mut self, _: BorrowedFd<'_>, _: Purpose) -> Result<Option<ClaimId>, String> {
+        if self.others.claims_none.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
         self.asked += 1;
         let claim = ClaimId(self.asked);
         self.others.claimed.lock().unwrap().insert(claim);
         self.others.claims.fetch_add(1, Ordering::Relaxed);
-        Ok(claim)
+        Ok(Some(claim))
     }
 
     fn release(&mut self, claims: &[ClaimId]) {

@@ -1060,6 +1060,25 @@ fn a_socket_on_the_kernel_says_why() {
 }
 
 #[test]
+fn a_listener_of_a_process_that_begins_while_the_broker_stands_still_is_claimed_later() {
+    for is_silent in [true, false] {
+        let pair = Pair::new();
+        pair.others.is_silent.store(is_silent, Ordering::Relaxed);
+        pair.others.claims_none.store(true, Ordering::Relaxed);
+        let (listener, epoll) = (pair.left.listen_anywhere(libc::SOCK_NONBLOCK), pair.left.epoll());
+        pair.left.watch(epoll, EPOLL_CTL_ADD, listener, EPOLLIN).unwrap();
+        let claimed = || {
+            pair.left.ready(epoll);
+            pair.others.claims.load(Ordering::Relaxed)
+        };
+        assert_eq!((claimed(), why_unclaimable(&pair, listener)), (0, None));
+        pair.others.is_silent.store(false, Ordering::Relaxed);
+        pair.others.claims_none.store(false, Ordering::Relaxed);
+        assert_eq!(claimed(), 1);
+    }
+}
+
+#[test]
 fn what_others_left_to_a_listener_before_it_had_a_queue_is_accepted() {
     let pair = Pair::new();
     let (listener, _) = pair.listen();
