@@ -8,11 +8,14 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lab::programs::{Nginx, Running};
+use lab::programs::{Network, Nginx, Running};
 use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process, setrlimit, test_kill_process};
 use tests::{Exchange, ExchangeTally};
 
 use crate::trial::{Carrier, Figure, PATIENCE, Trial, server};
+
+/// Longer than a program waits for an answer of its broker.
+const STOPPED: Duration = Duration::from_secs(5);
 
 /// How long packets take to peers that are far away.
 const FAR: Duration = Duration::from_millis(150);
@@ -102,6 +105,27 @@ fn one_worker_is_replaced_under_load() {
 #[test]
 fn two_workers_are_replaced_under_load() {
     reload_under_load(2);
+}
+
+/// Whoever connects meanwhile waits for it: the port is the old workers' until the broker says otherwise.
+#[test]
+fn nobody_is_lost_when_workers_are_replaced_while_the_broker_is_stopped() {
+    let Some(trial) = Trial::with_queues("nginx, 2 workers, reload, broker stopped", 2) else { return };
+    if trial.network == Network::Kernel {
+        return; // There is no broker.
+    }
+    let nginx = trial.start(&Nginx::with_workers(2).program());
+    let carrier = Carrier::Either("the connections of workers that end are moved to the kernel");
+    trial.load("24 clients, one reload", carrier, || {
+        figure(&ask_meanwhile(&trial, || {
+            nginx.process.signal(Signal::STOP);
+            kill_process(nginx.pid_in("pid").unwrap(), Signal::HUP).unwrap();
+            thread::sleep(STOPPED);
+            nginx.process.signal(Signal::CONT);
+            wait_until(&nginx, "a reload", || count(&nginx, "exited with code 0") >= 2);
+        }))
+    });
+    assert!(trial.end(nginx).success());
 }
 
 /// Their handshakes take longer than a worker that ends waits for anything.
