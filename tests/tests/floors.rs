@@ -142,7 +142,7 @@ const FLOORS: &[House] = &[
             &["waiting"],
             &["driving"],
             &["to_kernel", "places"],
-            &["behind", "ports", "family"],
+            &["behind", "ports", "family", "claims"],
         ],
     ),
     ("crates/posix/src/shadows", &[&["claimed"], &["datagrams", "listener"], &["shadow"]]),
@@ -159,8 +159,8 @@ const FLOORS: &[House] = &[
         "crates/posix/src/queue",
         &[
             &["state"],
-            &["driver", "ended", "ports", "stalls", "runtime", "book"],
-            &["awaited_routes", "begun", "resting_ports", "source_ports", "spare_sockets"],
+            &["driver", "begun", "ports", "stalls", "runtime", "book"],
+            &["awaited_routes", "ended", "resting_ports", "source_ports", "spare_sockets"],
         ],
     ),
     (

@@ -2,12 +2,15 @@
 
 use std::os::fd::AsFd;
 
-use clock::Instant;
+use clock::{Duration, Instant};
 
 use crate::broker_side::Purpose;
 use crate::ids::SocketId;
 use crate::process::State;
 use crate::socket::Role;
+
+/// How long nothing is claimed after a claim that had no answer.
+const CLAIMS_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 impl State {
     /// Asks for queues, if that was not done yet; claims take effect with the first queue.
@@ -40,12 +43,15 @@ impl State {
             self.note_unclaimable(id, reason.to_owned(), now);
             return false;
         }
+        if now < self.claims_again_at {
+            self.note_news(id);
+            return false;
+        }
         self.attach(now);
         let is_attached = self.attached;
         let Some(attachment) = &mut self.attachment else { return false };
         if !is_attached && attachment.may_be_reached() {
-            self.note_news(id); // The broker may have been stopped: it is asked again when a thread waits there again.
-            return false;
+            return self.claim_later(id);
         }
         if !attachment.wants(purpose) {
             self.note_unclaimable(id, "the profile leaves it to the kernel".to_owned(), now);
@@ -55,10 +61,7 @@ impl State {
         let claimed = attachment.claim(shadow.as_fd(), purpose);
         crate::descriptors::internal::close(shadow);
         match claimed {
-            Ok(None) => {
-                self.note_news(id); // As above.
-                false
-            }
+            Ok(None) => self.claim_later(id),
             Ok(Some(claim)) => {
                 if let Some(socket) = self.sockets.get_mut(id) {
                     socket.claim = Some(claim);
@@ -77,6 +80,13 @@ impl State {
                 false
             }
         }
+    }
+
+    /// The broker may have been stopped: it is asked again when a thread waits there again.
+    fn claim_later(&mut self, id: SocketId) -> bool {
+        self.note_news(id);
+        self.claims_again_at = self.clock.now() + CLAIMS_AGAIN_AFTER;
+        false
     }
 
     /// A socket stays with the kernel for this reason.

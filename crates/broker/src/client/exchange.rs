@@ -87,7 +87,7 @@ impl Client {
 
     /// Whether an answer is overdue.
     pub fn is_behind(&mut self) -> Result<bool, ClientError> {
-        if self.given_up || !self.unawaited.is_empty() {
+        if self.given_up || self.is_left_alone() || !self.unawaited.is_empty() {
             while self.receive()? {}
         }
         let is_overdue = self.waits_since().is_some_and(|since| since.elapsed() >= PATIENCE);
@@ -137,7 +137,10 @@ impl Client {
     pub(super) fn poll_answer(&mut self, ticket: &Ticket) -> Result<Option<Arrived<Answer>>, ClientError> {
         while self.open.get(&ticket.0).is_some_and(Option::is_none) {
             if !self.receive()? {
-                return if self.is_lost(ticket.0) { Err(self.give_up(ticket)) } else { Ok(None) };
+                return match self.is_lost(ticket.0) {
+                    true => self.take_ahead(ticket.0).map(Some).ok_or_else(|| self.give_up(ticket)),
+                    false => Ok(None),
+                };
             }
         }
         // A ticket whose answer was taken has none any more.
@@ -146,6 +149,7 @@ impl Client {
 
     /// Nobody waits any more for an answer that is overdue: the broker is behind until it comes.
     pub fn abandon(&mut self, ticket: &Ticket) {
+        self.ahead.remove(&ticket.0).into_iter().flatten().for_each(discard);
         if let Some(None) = self.open.remove(&ticket.0) {
             let since = Instant::now().checked_sub(PATIENCE).unwrap_or_else(Instant::now);
             self.unawaited.insert(ticket.0, Unawaited { since, late: Late::Forget });
@@ -155,6 +159,7 @@ impl Client {
     /// No answer will come.
     pub(super) fn give_up(&mut self, ticket: &Ticket) -> ClientError {
         self.open.remove(&ticket.0);
+        self.ahead.remove(&ticket.0).into_iter().flatten().for_each(discard);
         ClientError::TimedOut
     }
 

@@ -310,9 +310,10 @@ impl Client {
         self.begin_at_once(Request::Release { claims: vec![claim], drain: true })
     }
 
-    /// Whether it is so, if it is within that time. `Ok(false)` may be asked again, after that never.
+    /// Whether it is so, if it is within that time. `Ok(false)` may be asked again, after that never. An error if the broker was killed before it answered.
     pub fn is_drained(&mut self, ticket: &Ticket, patience: Duration) -> Result<bool, ClientError> {
         match self.answer_until(ticket.0, Instant::now() + patience)?.map(|arrived| arrived.message) {
+            None if self.is_lost(ticket.0) => Err(self.give_up(ticket)),
             None => Ok(false),
             Some(Answer::Done) => Ok(true),
             Some(answer) => Err(unexpected(answer)),

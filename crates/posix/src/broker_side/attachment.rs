@@ -345,6 +345,11 @@ pub(crate) trait Attachment: Send {
         false
     }
 
+    /// Whether [`Incident::Returned`] has come, which this takes.
+    fn has_returned(&mut self) -> bool {
+        false
+    }
+
     /// Gives the kernel a segment that came for a connection after it was moved.
     fn deliver_late(&mut self, segment: &LateSegment);
 

@@ -521,6 +521,15 @@ impl Attachment for Brokered {
         }
     }
 
+    fn has_returned(&mut self) -> bool {
+        while let Ok(Some(event)) = self.ask(Client::poll_event) {
+            self.on_event(event);
+        }
+        let is_it = |incident: &Incident| matches!(incident, Incident::Returned);
+        let at = self.incidents.iter().position(is_it);
+        at.and_then(|at| self.incidents.remove(at)).is_some()
+    }
+
     fn has_given_up(&mut self) -> bool {
         self.ask(Client::has_given_up).unwrap_or(true)
     }

@@ -24,6 +24,9 @@ impl State {
             if attachment.has_given_up() {
                 return false;
             }
+            if attachment.has_returned() {
+                self.claim_all_again();
+            }
             self.take_in(now);
             self.pass_on_late();
             self.queue.send_the_rest(now);
@@ -32,7 +35,7 @@ impl State {
         true
     }
 
-    /// Sleeps a moment while holding all locks: the time is short, and no other thread could do anything about it.
+    /// Sleeps a moment while holding all locks.
     pub(super) fn await_packets(&mut self, now: Instant, most: Duration) {
         let mut devices = Vec::new();
         let sleep = self.queue.runtime.as_mut().map(|it| it.engine.prepare_sleep(now, &mut devices));

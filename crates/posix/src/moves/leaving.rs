@@ -30,22 +30,20 @@ impl State {
         let Some(id) = self.socket_of(fd) else { return false };
         let Some(socket) = self.sockets.get(id) else { return false };
         let is_on_stack = matches!(socket.role, Role::Listener { on_stack: Some(_), .. });
-        let Some(heir) = heir_of_closed(socket) else { return false };
         let is_meant = is_on_stack && socket.callers.is_empty() && socket.fds().count() == 1;
-        let (Some(claim), Some(local)) = (socket.claim.filter(|_| is_meant), local_of(fd)) else {
-            return false;
-        };
+        let Some(claim) = socket.claim.filter(|_| is_meant) else { return false };
+        let (Some(heir), Some(local)) = (heir_of_closed(socket), local_of(fd)) else { return false };
         if self.listener_beside(id, local).is_some() {
             return false;
         }
+        self.take_from_kernel(id); // Its file stays open.
         self.drop_interests(id);
         self.forget_stall(id);
         let mut leaving = self.queue.take_leaving(id).unwrap_or_else(|| Leaving::new(id, claim, local));
         leaving.heir = heir;
         self.ask_to_drain(&mut leaving, now);
         let _ = self.leave_waiting(id, heir, Terms::Tried, now); // Into the kernel's accept queue, while we have that.
-        // Who waits there later can go to its accept queue, if others have that.
-        let copy = copy(fd).filter(|_| heir == Heir::Others);
+        let copy = (heir == Heir::Others && self.others_may_have(claim)).then(|| copy(fd)).flatten();
         self.table.set(fd, Entry::None);
         if let Some(socket) = self.sockets.get_mut(id) {
             socket.set_fd(enter(self.table, copy));
@@ -55,6 +53,12 @@ impl State {
         self.queue.leaving.push(leaving);
         self.queue.wake_driver(); // Its sleep is to end by then.
         true
+    }
+
+    /// Whether others have a listener, so that who waits there later can go to its accept queue. If the broker does not say it, they may.
+    fn others_may_have(&mut self, claim: ClaimId) -> bool {
+        let Some(attachment) = self.attachment() else { return false };
+        attachment.is_shared(claim) || attachment.stands_still()
     }
 
     /// A listener that stays open leaves, as far as the broker goes along now, and the rest of it soon.

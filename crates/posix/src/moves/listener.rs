@@ -53,12 +53,14 @@ const BUSY_MAX: Duration = Duration::from_millis(100);
 /// Handshakes that are passed on at most: of more the latest, the others belong to peers that are not there.
 const PASSED_ON_MAX: usize = 256;
 
-/// Who has a listener that is closed, if anybody may. No peer is refused while another process listens at its port.
+/// Who has a listener that is closed, if anybody may.
 pub(super) fn heir_of_closed(listener: &Socket) -> Option<Heir> {
+    if listener.is_common {
+        return Some(Heir::Others);
+    }
     let mut value = [0; 4];
     let read = syscall::getsockopt(listener.fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, &mut value);
-    let shares_port = read.is_ok() && i32::from_ne_bytes(value) != 0;
-    listener.is_common.then_some(Heir::Others).or(shares_port.then_some(Heir::AtPort))
+    (read.is_ok() && i32::from_ne_bytes(value) != 0).then_some(Heir::AtPort)
 }
 
 impl Heir {

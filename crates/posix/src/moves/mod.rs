@@ -6,7 +6,7 @@
 //! | --- | --- |
 //! | `usage.rs` | what the kernel serves better |
 //! | `inherited.rs`, `unserved.rs`, `strays.rs` | what a child asks for; what no thread takes; what comes by another process's queue |
-//! | `brokers.rs` | all, when the broker ends; when another has taken the place of a killed one, it learns of our claims |
+//! | `brokers.rs`, `claims.rs` | all, when the broker ends; when another has taken the place of a killed one, it learns of our claims |
 //! | `steps.rs` | a step of the table, whatever it is |
 //! | `keep.rs`, `to_stack.rs` | a shadow that only the kernel may have; a socket that connects |
 //! | `listener.rs`, `datagrams.rs`, `renewal.rs` | all that a listener has; what waits at a UDP socket; back to a socket without a past |
@@ -18,6 +18,7 @@
 
 mod behind;
 mod brokers;
+mod claims;
 mod datagrams;
 mod driving;
 mod family;

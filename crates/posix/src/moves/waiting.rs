@@ -122,7 +122,9 @@ impl State {
                         Ok(kernel) => moved.extend(kernel),
                     }
                 }
-                Enqueued::Begun(request) => self.note_begun(request, connection, (id, &accepted_as)),
+                Enqueued::Begun(request) => {
+                    self.note_begun(request, connection, (id, heir, &accepted_as));
+                }
             }
         }
         self.follow_moved();
@@ -154,13 +156,13 @@ impl State {
         &mut self,
         request: RequestId,
         connection: Detached,
-        (listener, accepted_as): (SocketId, &AcceptedAs),
+        (listener, heir, accepted_as): (SocketId, Heir, &AcceptedAs),
     ) {
         match self.queue.begun.last_mut().filter(|last| last.request == request) {
             Some(last) => last.connections.push(connection),
             None => {
                 let (connections, accepted_as) = (vec![connection], accepted_as.clone());
-                self.queue.begun.push(Begun { request, listener, connections, accepted_as });
+                self.queue.begun.push(Begun { request, listener, heir, connections, accepted_as });
             }
         }
     }
@@ -205,8 +207,7 @@ impl State {
                         stay = true;
                     }
                     Ok(kernel) => {
-                        let heir = self.queue.heir_of(begun.listener);
-                        kernel.into_iter().for_each(|socket| self.leave_to(heir, begun.listener, socket));
+                        kernel.into_iter().for_each(|it| self.leave_to(begun.heir, begun.listener, it));
                     }
                 }
             }

@@ -70,6 +70,8 @@ pub(crate) struct State {
     pub(crate) asked_by_children: Vec<AskedByChild>,
     /// Connections that have to move, and could not, are tried again from then on.
     pub(crate) tried_again_at: Instant,
+    /// When sockets are claimed again, after the broker has not answered.
+    pub(crate) claims_again_at: Instant,
     /// What was closed while a call used it.
     pub(crate) closing: Vec<Closing>,
     /// Connections that have become the kernel's while a call used them.
@@ -158,6 +160,7 @@ impl State {
             kinship: Kinship::new(table),
             asked_by_children: Vec::new(),
             tried_again_at: Instant::ZERO,
+            claims_again_at: Instant::ZERO,
             closing: Vec::new(),
             moved_in_calls: MovedInCalls::default(),
             heard_at: Instant::ZERO,

@@ -5,6 +5,7 @@ use transit::SocketKind;
 
 use crate::broker_side::RequestId;
 use crate::ids::SocketId;
+use crate::queue::ended::Heir;
 use crate::socket::settings::Settings;
 
 /// What accepted sockets have from their listener.
@@ -16,6 +17,8 @@ pub(crate) struct Begun {
     pub(crate) request: RequestId,
     /// Where they waited.
     pub(crate) listener: SocketId,
+    /// Who has those that the kernel does not take there.
+    pub(crate) heir: Heir,
     /// In the order of the request.
     pub(crate) connections: Vec<Detached>,
     /// For those that the kernel does not take.

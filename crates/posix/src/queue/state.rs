@@ -8,7 +8,7 @@ use stack::Stack;
 use super::awaited_routes::AwaitedRoutes;
 use super::begun::Begun;
 use super::driver::{Driver, Wakes};
-use super::ended::{self, Ended, Heir, Leaving};
+use super::ended::{self, Ended, Leaving};
 use super::ports::{self, KeptPort};
 use super::resting_ports::RestingPorts;
 use super::runtime::Runtime;
@@ -56,12 +56,6 @@ impl Queue {
     /// Whether this listener is about to leave.
     pub(crate) fn is_leaving(&self, id: SocketId) -> bool {
         self.leaving.iter().any(|leaving| leaving.id == id)
-    }
-
-    /// Who has what waits at a listener when it is the kernel's.
-    pub(crate) fn heir_of(&self, id: SocketId) -> Heir {
-        let leaving = self.leaving.iter().find(|leaving| leaving.id == id);
-        leaving.map_or(Heir::Others, |leaving| leaving.heir)
     }
 
     /// One that is about to leave goes another way from here on.

@@ -185,6 +185,7 @@ fn who_ends_while_the_broker_stands_still_answers_peers_meanwhile() {
     let pair = Pair::new();
     let (listener, address) = pair.listen();
     pair.left.pass_on(listener);
+    pair.others.share.store(true, Ordering::Relaxed);
     pair.others.keeps_new.store(true, Ordering::Relaxed);
     pair.others.stands_still.store(true, Ordering::Relaxed);
     *pair.others.accept_queue.lock().unwrap() = Some(Ok(0));
@@ -216,6 +217,7 @@ fn who_closes_a_listener_that_is_to_leave_leaves_it_to_others() {
     *pair.others.accept_queue.lock().unwrap() = Some(Ok(0));
     let (listener, left, right, next) = connected_and_waiting(&pair);
     pair.left.pass_on(listener);
+    pair.others.share.store(true, Ordering::Relaxed);
     pair.others.stands_still.store(true, Ordering::Relaxed);
     leave_to_kernel(&pair, listener);
     pair.left.let_go(listener);

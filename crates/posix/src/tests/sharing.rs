@@ -1063,6 +1063,7 @@ fn a_socket_on_the_kernel_says_why() {
 fn a_listener_of_a_process_that_begins_while_the_broker_stands_still_is_claimed_later() {
     for is_silent in [true, false] {
         let pair = Pair::new();
+        pair.hold();
         pair.others.is_silent.store(is_silent, Ordering::Relaxed);
         pair.others.claims_none.store(true, Ordering::Relaxed);
         let (listener, epoll) = (pair.left.listen_anywhere(libc::SOCK_NONBLOCK), pair.left.epoll());
@@ -1074,6 +1075,7 @@ fn a_listener_of_a_process_that_begins_while_the_broker_stands_still_is_claimed_
         assert_eq!((claimed(), why_unclaimable(&pair, listener)), (0, None));
         pair.others.is_silent.store(false, Ordering::Relaxed);
         pair.others.claims_none.store(false, Ordering::Relaxed);
+        pair.pass(Duration::from_millis(200));
         assert_eq!(claimed(), 1);
     }
 }
