@@ -70,7 +70,7 @@ pub(super) fn event(news: News, mut fds: Vec<OwnedFd>) -> Result<Option<Event>, 
             let memory = fds.pop().expect("there is one more than sockets");
             Ok(Some(Event::QueueGranted(Granted { grant, memory, sockets })))
         }
-        News::Adopt { claim, local, remote, .. } if fds.len() == 1 => {
+        News::Adopt { claim, local, remote } if fds.len() == 1 => {
             let socket = fds.pop().expect("there is one");
             Ok(Some(Event::Adopt { claim, local, remote, socket }))
         }

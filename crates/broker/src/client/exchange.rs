@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::event::{event, raise_all};
 use super::without_broker::Line;
 use super::{Client, ClientError, PATIENCE, PATIENCE_IN_PASSING, Ticket};
-use crate::protocol::{AHEAD_OF_NEWS, Answer, FromBroker, News, Refusal, Request, ToBroker, decode, encode};
+use crate::protocol::{Answer, FromBroker, News, Refusal, Request, ToBroker, decode, encode};
 use crate::transfer::{Arrival, Internal, discard, send};
 
 /// Requests that wait until the broker reads again, if the kernel has no room for more.
@@ -330,19 +330,18 @@ impl Client {
                     }
                 }
             }
-            FromBroker::Ahead { id } if id >= AHEAD_OF_NEWS || self.open.contains_key(&id) => {
+            FromBroker::Ahead { id } if self.open.contains_key(&id) => {
                 self.ahead.insert(id, fds);
             }
             FromBroker::Ahead { .. } => fds.into_iter().for_each(discard),
             FromBroker::News(News::QueueGranted(_)) if self.has_given_back() => {
                 fds.into_iter().for_each(discard);
             }
+            FromBroker::AheadOfNews(news) => self.ahead_of_news.push((news, fds)),
             FromBroker::News(news) => {
-                let ahead = match &news {
-                    News::Adopt { ahead: Some(number), .. } => self.ahead.remove(number),
-                    _ => None,
-                };
-                let fds = ahead.into_iter().flatten().chain(fds).collect();
+                let is_it = |ahead: &mut (News, Vec<OwnedFd>)| ahead.0 == news;
+                let ahead = self.ahead_of_news.extract_if(.., is_it).next();
+                let fds = ahead.into_iter().flat_map(|(_, fds)| fds).chain(fds).collect();
                 self.note_kept(&news);
                 if let News::QueuesLost { link } = &news {
                     self.served.remove(link);
@@ -435,7 +434,7 @@ mod tests {
         let without = moved(Arrived { message: Answer::Moved, fds: Vec::new() });
         assert!(without.is_err_and(|error| !error.is_fatal()));
         let ends = "10.0.0.1:80".parse().unwrap();
-        let adopt = || News::Adopt { claim: ClaimId(1), ahead: None, local: ends, remote: ends };
+        let adopt = || News::Adopt { claim: ClaimId(1), local: ends, remote: ends };
         assert!(matches!(event(adopt(), Vec::new()), Ok(None)));
         let stdin = || std::io::stdin().as_fd().try_clone_to_owned().unwrap();
         assert!(matches!(event(adopt(), vec![stdin()]), Ok(Some(Event::Adopt { .. }))));

@@ -45,8 +45,8 @@ pub use event::{Attached, Event, Granted};
 use crate::moving::{decide, pack, pack_all};
 use crate::peer::Peer;
 use crate::protocol::{
-    Answer, ClaimId, Claimed, DATAGRAM_MAX, Key, ProgramReport, Purpose, RELEASED_MAX, Refusal, Request,
-    Route, ToBroker, Transport, VERSION, Welcome, encode,
+    Answer, ClaimId, Claimed, DATAGRAM_MAX, Key, News, ProgramReport, Purpose, RELEASED_MAX, Refusal,
+    Request, Route, ToBroker, Transport, VERSION, Welcome, encode,
 };
 use crate::transfer::{Inbox, Internal, discard};
 use event::raise;
@@ -80,6 +80,8 @@ pub struct Client {
     open: BTreeMap<u64, Option<Arrived<Answer>>>,
     /// What came for some of them before their answers.
     ahead: BTreeMap<u64, Vec<OwnedFd>>,
+    /// The same of news.
+    ahead_of_news: Vec<(News, Vec<OwnedFd>)>,
     /// Requests for whose answers nobody waits, the earliest first. When one of them is old, the broker is behind.
     unawaited: BTreeMap<u64, Unawaited>,
     /// The first of them that was refused, since that was last asked.
@@ -162,6 +164,7 @@ impl Client {
             lost_to: 0,
             open: BTreeMap::new(),
             ahead: BTreeMap::new(),
+            ahead_of_news: Vec::new(),
             unawaited: BTreeMap::new(),
             refused: None,
             unsent: VecDeque::new(),
@@ -658,7 +661,8 @@ impl Drop for Client {
             }
         }
         let answers = std::mem::take(&mut self.open).into_values().flatten();
-        let ahead = std::mem::take(&mut self.ahead).into_values().flatten();
+        let of_news = std::mem::take(&mut self.ahead_of_news).into_iter().flat_map(|(_, fds)| fds);
+        let ahead = std::mem::take(&mut self.ahead).into_values().flatten().chain(of_news);
         answers.flat_map(|arrived| arrived.fds).chain(ahead).for_each(discard);
     }
 }

@@ -19,10 +19,10 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
-use super::event::Event;
+use super::event::{Event, event};
 use super::{Client, ClientError};
 use crate::peer::Peer;
-use crate::protocol::{AHEAD_OF_NEWS, Answer, News, Refusal, Request, ToBroker, Welcome, encode};
+use crate::protocol::{Answer, News, Refusal, Request, ToBroker, Welcome, encode};
 use crate::transfer::{Internal, discard, send};
 
 /// Where the client is.
@@ -88,8 +88,9 @@ impl Client {
         });
         self.line = Line::Alone { looks_at: timed.is_err().then(|| Instant::now() + first), early };
         self.lost_to = self.last_id;
-        let of_news = self.ahead.split_off(&AHEAD_OF_NEWS); // Nobody says any more what it is.
-        of_news.into_values().flatten().for_each(discard);
+        // Nobody says any more that they are ours alone, and they are.
+        let given = std::mem::take(&mut self.ahead_of_news).into_iter();
+        self.events.extend(given.filter_map(|(news, fds)| event(news, fds).ok().flatten()));
         self.unawaited.clear();
         self.unsent.clear();
     }

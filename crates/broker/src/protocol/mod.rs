@@ -33,9 +33,6 @@ pub use values::{
 /// Said in [`Request::Hello`]; a broker of another version refuses. It counts what an older library or broker would not understand.
 pub const VERSION: u32 = 18;
 
-/// From here on [`FromBroker::Ahead`] is about news.
-pub const AHEAD_OF_NEWS: u64 = 1 << 63;
-
 /// Names the broker's socket to programs: its abstract name, without the leading zero octet.
 pub const ENVIRONMENT: &str = "SIDESTEP_BROKER";
 
@@ -90,12 +87,14 @@ pub enum FromBroker {
         /// The answer.
         answer: Answer,
     },
-    /// What comes beside this belongs to the answer with this number, which is yet to come, or to a [`News::Adopt`]. The broker has no copy of it any more by
-    /// then: so what the program closes is closed.
+    /// What comes beside this belongs to the answer with this number, which is yet to come. The broker has no copy of it any more by then: so what the
+    /// program closes is closed.
     Ahead {
-        /// The request's number, or one from [`AHEAD_OF_NEWS`] on.
+        /// The request's number.
         id: u64,
     },
+    /// The same of news.
+    AheadOfNews(News),
     /// Something happened.
     News(News),
 }
@@ -398,8 +397,6 @@ pub enum News {
     Adopt {
         /// The listener's claim.
         claim: ClaimId,
-        /// What came ahead of it has this number.
-        ahead: Option<u64>,
         /// Our end.
         local: SocketAddr,
         /// The peer.

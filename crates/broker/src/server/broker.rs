@@ -83,8 +83,10 @@ pub(super) struct Broker {
     pub(super) routes: Routes,
     pub(super) questions: Questions,
     pub(super) strays: Strays,
-    /// Connections that were given to who listens where they waited.
-    pub(super) given: u64,
+    /// Sockets of connections that helpers send to clients.
+    pub(super) sending: u32,
+    /// Those of them that clients are given to accept.
+    pub(super) gives: BTreeMap<ClientId, u32>,
     pub(super) strangers: Strangers,
     pub(super) inbox: Inbox,
     pub(super) helpers: Arc<Helpers>,

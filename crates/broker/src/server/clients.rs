@@ -32,6 +32,8 @@ const CLIENTS_OF_A_PROCESS_MAX: usize = 16;
 /// Connections that are accepted, and messages of one client that are read, in one turn.
 const ACCEPTS_MAX: usize = 16;
 const MESSAGES_MAX: usize = 32;
+/// Connections that are under way to a client from others at most.
+const GIVES_MAX: u32 = 64;
 /// Messages that are read of a process that has ended: a child of it may go on to send in its name.
 const UNREAD_MAX: u32 = 1024;
 /// Numbers for descriptors that are left for the broker's own work when as many clients are connected as there are numbers for.
@@ -201,13 +203,14 @@ impl Broker {
         if which == token::control(client) {
             return self.introduce(client, now);
         }
+        let is_under_way = self.is_under_way(client);
         let Some(connection) = self.connections.get_mut(&client) else { return };
         if which == token::process(client) {
             connection.unread.get_or_insert(UNREAD_MAX);
             connection.pidfd.take().into_iter().for_each(|process| _ = epoll::delete(&self.epoll, &process));
             return self.read_the_rest(client, now);
         }
-        let outcome = if self.under_way.has(client) && !flags.contains(EventFlags::OUT) {
+        let outcome = if is_under_way && !flags.contains(EventFlags::OUT) {
             return; // It is gone, perhaps, but what it has asked for last is done.
         } else if flags.contains(EventFlags::OUT) {
             connection.flush().and_then(|()| self.read(client, now))
@@ -221,18 +224,24 @@ impl Broker {
     pub(super) fn read_the_rest(&mut self, client: ClientId, now: Instant) {
         let has_ended = |it: &Connection| it.unread.is_some();
         // To its end: nothing tells of it again if a child has the socket.
-        while self.connections.get(&client).is_some_and(has_ended) && !self.under_way.has(client) {
+        while self.connections.get(&client).is_some_and(has_ended) && !self.is_under_way(client) {
             let outcome = self.read(client, now);
             self.note(client, outcome, now);
         }
     }
 
+    /// Whether a client is read again when helpers have done something for it.
+    fn is_under_way(&self, client: ClientId) -> bool {
+        self.under_way.has(client) || self.gives.contains_key(&client)
+    }
+
     /// Reads what a client sent, a part of it if it is much: others want to be served too.
     fn read(&mut self, client: ClientId, now: Instant) -> Result<(), Fault> {
         for _ in 0..MESSAGES_MAX {
+            let is_under_way = self.is_under_way(client);
             let Some(connection) = self.connections.get_mut(&client) else { return Ok(()) };
             // A client that does not read its answers gets no more of them; what is queued comes first.
-            if connection.is_waiting() && connection.unread.is_none() || self.under_way.has(client) {
+            if connection.is_waiting() && connection.unread.is_none() || is_under_way {
                 return Ok(());
             }
             let user = connection.user;
@@ -309,7 +318,8 @@ impl Broker {
 
     /// Whether others may have things told to a client, see [`Connection::is_patient`].
     pub(super) fn is_patient(&self, client: ClientId) -> bool {
-        self.connections.get(&client).is_some_and(Connection::is_patient)
+        let is_given_few = self.gives.get(&client).is_none_or(|count| *count < GIVES_MAX);
+        is_given_few && self.connections.get(&client).is_some_and(Connection::is_patient)
     }
 
     /// Sends to all clients.
@@ -338,9 +348,9 @@ impl Broker {
         }
     }
 
-    fn set_interest(&mut self, client: ClientId) {
+    pub(super) fn set_interest(&mut self, client: ClientId) {
         let Some(connection) = self.connections.get(&client) else { return };
-        let flags = match (connection.is_waiting(), self.under_way.has(client)) {
+        let flags = match (connection.is_waiting(), self.is_under_way(client)) {
             (true, _) => EventFlags::OUT,
             // Nothing is read from it now. epoll always reports its end, and does so once.
             (false, true) => EventFlags::ONESHOT,

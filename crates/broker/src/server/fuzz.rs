@@ -169,7 +169,7 @@ impl World {
     /// Lets the broker and its helpers do what there is to do, and has the clients read what they are told.
     fn settle(&mut self) {
         self.broker.turn(self.now);
-        while self.broker.under_way.is_busy() {
+        while self.broker.under_way.is_busy() || self.broker.sending > 0 {
             let mut fds = [PollFd::from_borrowed_fd(self.broker.fd(), PollFlags::IN)];
             assert!(!matches!(poll(&mut fds, Some(&PATIENCE)), Ok(0)), "helpers do not come to an end");
             self.broker.turn(self.now);

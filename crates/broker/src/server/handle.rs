@@ -176,7 +176,7 @@ impl Serving {
         let now = self.now();
         let until = now + CLOSE_MAX;
         self.broker.begin_to_close(now);
-        while (self.broker.has_lent() || self.broker.has_farewells()) && self.now() < until {
+        while self.broker.has_to_finish() && self.now() < until {
             self.wait();
             let now = self.now();
             self.broker.turn(now);

@@ -8,7 +8,7 @@ use super::broker::Broker;
 use super::helpers::Theirs;
 use super::outcome::Outcome;
 use super::questions::Question;
-use crate::protocol::{Answer, KEYS_MAX, Key, News, Refusal};
+use crate::protocol::{Answer, FromBroker, KEYS_MAX, Key, News, Refusal};
 use crate::registry::ClientId;
 
 impl Broker {
@@ -80,10 +80,12 @@ impl Broker {
         let Some(question) = self.questions.close(token, holder) else { return false };
         let (asker, id) = (question.asker, question.id);
         match socket {
-            Some(socket) => self.send_and_close((asker, id), socket, move |broker, unsent, now| {
-                let outcome = broker.answer(asker, id, Ok(Answer::Moved), unsent);
-                broker.note(asker, outcome, now);
-            }),
+            Some(socket) => {
+                self.send_and_close((asker, FromBroker::Ahead { id }), socket, move |broker, unsent, now| {
+                    let outcome = broker.answer(asker, id, Ok(Answer::Moved), unsent);
+                    broker.note(asker, outcome, now);
+                })
+            }
             None => self.ask_on(question, now),
         }
         true

@@ -163,7 +163,7 @@ fn hear(socket: &OwnedFd) -> Result<Answer, String> {
     match Inbox::new().receive(socket, drop::<OwnedFd>) {
         Ok(Arrival::Message(parcel)) => match decode::<FromBroker>(parcel.octets) {
             Ok(FromBroker::Answer { answer, .. }) => Ok(answer),
-            Ok(FromBroker::Ahead { .. } | FromBroker::News(_)) | Err(_) => Err(gone()),
+            Ok(_) | Err(_) => Err(gone()),
         },
         Ok(_) | Err(_) => Err(gone()),
     }

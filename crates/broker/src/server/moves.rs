@@ -68,7 +68,7 @@ impl Broker {
             let socket = prepared.start().map_err(|error| Refusal::Lost(error.to_string()))?;
             make_owner(user, &socket);
             let cookie = socket_cookie(&socket).ok();
-            let is_sent = is_sent_ahead(to, id, &socket);
+            let is_sent = is_sent_ahead(to, &FromBroker::Ahead { id }, &socket);
             Ok(Made { cookie, unsent: (!is_sent).then_some(socket), reservation })
         };
         let then = move |broker: &mut Broker, made: Result<Made, Refusal>, now: Instant| {
@@ -239,11 +239,11 @@ struct Made {
     reservation: Reservation,
 }
 
-/// Sends a client the socket that the answer to its request `id`, or the news of that number, is about. Whoever sends it closes it before that: an epoll
+/// Sends a client the socket that an answer or news is about, by this message. Whoever sends it closes it before these: an epoll
 /// instance tells of a file as long as anybody has it, and a connection ends with its last descriptor, so what a program closes after the answer is
 /// to be closed. False if the client has no room: the socket goes with the answer then.
-fn is_sent_ahead(to: Option<Theirs>, id: u64, socket: impl AsFd) -> bool {
-    let octets = encode(&FromBroker::Ahead { id }).ok();
+fn is_sent_ahead(to: Option<Theirs>, message: &FromBroker, socket: impl AsFd) -> bool {
+    let octets = encode(message).ok();
     let is_sent =
         to.as_ref().zip(octets).is_some_and(|(to, octets)| send(to, &octets, &[socket.as_fd()]).is_ok());
     to.into_iter().for_each(Theirs::close);
@@ -254,21 +254,25 @@ impl Broker {
     /// Sends a client a connection's socket, closes it here, and has `then` tell it what that is; with the socket, if it had no room.
     pub(super) fn send_and_close(
         &mut self,
-        (to, number): (ClientId, u64),
+        (to, message): (ClientId, FromBroker),
         socket: Theirs,
         then: impl FnOnce(&mut Broker, Vec<Passed>, Instant) + Send + 'static,
     ) {
+        self.sending += 1;
         let line = self.under_way.line_for_nobody();
         let to = self.connections.get(&to).and_then(|connection| connection.socket_again().ok());
         socket.have_done(move |socket| {
-            let unsent = match is_sent_ahead(to, number, &socket) {
+            let unsent = match is_sent_ahead(to, &message, &socket) {
                 true => {
                     socket.close();
                     Vec::new()
                 }
                 false => vec![socket.into()],
             };
-            line.say(Said::Asks(Box::new(move |broker, now| then(broker, unsent, now))));
+            line.say(Said::Asks(Box::new(move |broker, now| {
+                broker.sending -= 1;
+                then(broker, unsent, now);
+            })));
         });
     }
 }

@@ -10,11 +10,11 @@ use transit::{Handshake, Hop, LinkId};
 
 use super::broker::{Broker, List};
 use super::handshakes::{HANDSHAKES_MAX, Kept, PATIENCE as HANDSHAKE_PATIENCE};
-use super::helpers::Theirs;
+use super::helpers::{Passed, Theirs};
 use super::orphans::{LOOK_AFTER, ORPHANS_MAX, Orphan, PATIENCE};
 use super::outcome::{Outcome, done};
 use super::shadow;
-use crate::protocol::{AHEAD_OF_NEWS, ClaimId, News, Refusal, SYN_MAX};
+use crate::protocol::{ClaimId, FromBroker, News, Refusal, SYN_MAX};
 use crate::registry::ClientId;
 use crate::shares::has_room;
 
@@ -54,23 +54,61 @@ impl Broker {
         let Some((heir, claim)) = heir else {
             return self.keep_orphan(client, socket, (local, remote), now).map_err(|_| Refusal::Nobody);
         };
-        self.give_to_heir((heir, claim), socket, (local, remote));
+        let listeners = self.registry.listeners_at(client, local);
+        self.give_to_heir((heir, claim), listeners, socket, (local, remote));
         Ok(())
     }
 
-    /// The client accepts the connection as one that came to its listener.
+    /// The client accepts the connection as one that came to one of these listeners. It is heard again when it knows: it may be about to go, and asks whether
+    /// there is anything for it yet. Clients of other users are not kept waiting.
     fn give_to_heir(
         &mut self,
         (heir, claim): (ClientId, ClaimId),
+        listeners: BTreeSet<u64>,
         socket: Theirs,
         (local, remote): (SocketAddr, SocketAddr),
     ) {
-        self.given += 1;
-        let number = AHEAD_OF_NEWS | self.given;
-        self.send_and_close((heir, number), socket, move |broker, unsent, now| {
-            let ahead = unsent.is_empty().then_some(number);
-            broker.tell(heir, News::Adopt { claim, ahead, local, remote }, unsent, now);
+        let is_of_its_user = socket.user() == self.user_of(heir);
+        if is_of_its_user {
+            *self.gives.entry(heir).or_default() += 1;
+            self.set_interest(heir);
+        }
+        let news = News::Adopt { claim, local, remote };
+        let message = FromBroker::AheadOfNews(news.clone());
+        self.send_and_close((heir, message), socket, move |broker, unsent, now| {
+            let is_there = broker.connections.contains_key(&heir);
+            match unsent.into_iter().next() {
+                Some(Passed::Theirs(socket)) if !is_there => {
+                    broker.push_orphan(listeners, socket, (local, remote), now);
+                }
+                unsent => broker.tell(heir, news, unsent.into_iter().collect(), now),
+            }
+            if is_of_its_user {
+                broker.end_give(heir, now);
+            }
         });
+    }
+
+    fn end_give(&mut self, heir: ClientId, now: Instant) {
+        if let Some(count) = self.gives.get_mut(&heir) {
+            *count -= 1;
+            if *count == 0 {
+                self.gives.remove(&heir);
+                self.note(heir, Ok(()), now);
+                self.read_the_rest(heir, now);
+            }
+        }
+    }
+
+    fn push_orphan(
+        &mut self,
+        listeners: BTreeSet<u64>,
+        socket: Theirs,
+        (local, remote): (SocketAddr, SocketAddr),
+        now: Instant,
+    ) {
+        let (until, look_at) = (now + PATIENCE, Some(now + LOOK_AFTER));
+        self.orphans.push(Orphan { socket, local, remote, listeners, until, look_at });
     }
 
     /// Keeps a connection for a client that comes after `from`; returns it if there cannot be one.
@@ -86,8 +124,7 @@ impl Broker {
         if listeners.is_empty() || !has_room(ORPHANS_MAX, users, socket.user()) {
             return Err(socket);
         }
-        let (until, look_at) = (now + PATIENCE, Some(now + LOOK_AFTER));
-        self.orphans.push(Orphan { socket, local, remote, listeners, until, look_at });
+        self.push_orphan(listeners, socket, (local, remote), now);
         Ok(())
     }
 
@@ -97,8 +134,8 @@ impl Broker {
         for mut orphan in std::mem::take(&mut self.orphans) {
             let heir = self.registry.claimant(&orphan.listeners, orphan.local);
             if let Some((heir, claim)) = heir.filter(|(heir, _)| self.is_patient(*heir)) {
-                let Orphan { socket, local, remote, .. } = orphan;
-                self.give_to_heir((heir, claim), socket, (local, remote));
+                let Orphan { socket, local, remote, listeners, .. } = orphan;
+                self.give_to_heir((heir, claim), listeners, socket, (local, remote));
                 continue;
             }
             let is_time = orphan.look_at.is_some_and(|at| now >= at);

@@ -115,7 +115,8 @@ impl Broker {
             routes: Routes::default(),
             questions: Questions::default(),
             strays: Strays::default(),
-            given: 0,
+            sending: 0,
+            gives: BTreeMap::new(),
             strangers: Strangers::default(),
             inbox: Inbox::new(),
             helpers,
@@ -212,8 +213,12 @@ impl Broker {
         self.tell_all(&News::Closing, now);
     }
 
-    /// Whether clients have queues, or are about to come back to those that they had.
-    pub(super) fn has_lent(&self) -> bool {
+    /// Whether clients have queues, or are about to get something.
+    pub(super) fn has_to_finish(&self) -> bool {
+        self.has_lent() || self.has_farewells() || self.sending > 0
+    }
+
+    fn has_lent(&self) -> bool {
         self.ports.iter().any(|port| self.registry.queues_lent(port.link) > 0)
     }
 
