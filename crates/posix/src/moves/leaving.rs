@@ -43,7 +43,7 @@ impl State {
         leaving.heir = heir;
         self.ask_to_drain(&mut leaving, now);
         let _ = self.leave_waiting(id, heir, Terms::Tried, now); // Into the kernel's accept queue, while we have that.
-        let copy = (heir == Heir::Others && self.others_may_have(claim)).then(|| copy(fd)).flatten();
+        let copy = (heir == Heir::Others && self.is_stopped(claim)).then(|| copy(fd)).flatten();
         self.table.set(fd, Entry::None);
         if let Some(socket) = self.sockets.get_mut(id) {
             socket.set_fd(enter(self.table, copy));
@@ -55,10 +55,10 @@ impl State {
         true
     }
 
-    /// Whether others have a listener, so that who waits there later can go to its accept queue. If the broker does not say it, they may.
-    fn others_may_have(&mut self, claim: ClaimId) -> bool {
+    /// Whether the broker has stopped. Then who comes has to wait here, and can go to the listener's accept queue later only if it stays open.
+    fn is_stopped(&mut self, claim: ClaimId) -> bool {
         let Some(attachment) = self.attachment() else { return false };
-        attachment.is_shared(claim) || attachment.stands_still()
+        !attachment.is_shared(claim) && attachment.stands_still()
     }
 
     /// A listener that stays open leaves, as far as the broker goes along now, and the rest of it soon.

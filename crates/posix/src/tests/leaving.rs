@@ -185,7 +185,7 @@ fn who_ends_while_the_broker_stands_still_answers_peers_meanwhile() {
     let pair = Pair::new();
     let (listener, address) = pair.listen();
     pair.left.pass_on(listener);
-    pair.others.share.store(true, Ordering::Relaxed);
+    pair.others.is_late.store(true, Ordering::Relaxed);
     pair.others.keeps_new.store(true, Ordering::Relaxed);
     pair.others.stands_still.store(true, Ordering::Relaxed);
     *pair.others.accept_queue.lock().unwrap() = Some(Ok(0));
@@ -203,6 +203,7 @@ fn who_ends_while_the_broker_stands_still_answers_peers_meanwhile() {
         assert!(!ending.is_finished());
         pair.others.keeps_new.store(false, Ordering::Relaxed);
         pair.others.stands_still.store(false, Ordering::Relaxed);
+        pair.others.is_late.store(false, Ordering::Relaxed);
         ending.join().unwrap();
         assert_eq!(*pair.others.accept_queue.lock().unwrap(), Some(Ok(1)), "others find it there");
         turn_of_right(&pair);
@@ -217,13 +218,14 @@ fn who_closes_a_listener_that_is_to_leave_leaves_it_to_others() {
     *pair.others.accept_queue.lock().unwrap() = Some(Ok(0));
     let (listener, left, right, next) = connected_and_waiting(&pair);
     pair.left.pass_on(listener);
-    pair.others.share.store(true, Ordering::Relaxed);
+    pair.others.is_late.store(true, Ordering::Relaxed);
     pair.others.stands_still.store(true, Ordering::Relaxed);
     leave_to_kernel(&pair, listener);
     pair.left.let_go(listener);
     pass(&pair, LATER);
     echo(&pair, left, right);
     pair.others.stands_still.store(false, Ordering::Relaxed);
+    pair.others.is_late.store(false, Ordering::Relaxed);
     pass(&pair, LATER);
     pass(&pair, LATER);
     assert_eq!(*pair.others.accept_queue.lock().unwrap(), Some(Ok(1)), "who waited there");
