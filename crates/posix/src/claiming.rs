@@ -9,7 +9,7 @@ use crate::ids::SocketId;
 use crate::process::State;
 use crate::socket::Role;
 
-/// How long nothing is claimed after a claim that had no answer.
+/// How long a broker that has never answered is not asked again.
 const CLAIMS_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 impl State {
@@ -43,7 +43,7 @@ impl State {
             self.note_unclaimable(id, reason.to_owned(), now);
             return false;
         }
-        if now < self.claims_again_at {
+        if self.is_to_claim_later(now) {
             self.note_news(id);
             return false;
         }
@@ -79,6 +79,14 @@ impl State {
                 self.note_unclaimable(id, reason, now);
                 false
             }
+        }
+    }
+
+    /// Whether a broker that has stopped would not answer.
+    fn is_to_claim_later(&mut self, now: Instant) -> bool {
+        match &mut self.attachment {
+            Some(attachment) if self.attached => attachment.stands_still(),
+            _ => now < self.claims_again_at,
         }
     }
 

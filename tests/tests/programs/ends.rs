@@ -347,8 +347,9 @@ while True:
 pub(crate) fn answers(stream: &mut TcpStream, request: &str) {
     let mut answer = [0; 64];
     stream.set_read_timeout(Some(ANSWER_MAX)).unwrap();
-    let answered = stream.write_all(request.as_bytes()).and_then(|()| stream.read(&mut answer));
-    assert!(answered.as_ref().is_ok_and(|len| *len == request.len()), "{request}: {answered:?}");
+    let answer = &mut answer[..request.len()];
+    let answered = stream.write_all(request.as_bytes()).and_then(|()| stream.read_exact(answer));
+    assert!(answered.is_ok(), "{request}: {answered:?}");
 }
 
 /// Longer than a program waits for an answer of its broker.

@@ -70,7 +70,7 @@ pub(crate) struct State {
     pub(crate) asked_by_children: Vec<AskedByChild>,
     /// Connections that have to move, and could not, are tried again from then on.
     pub(crate) tried_again_at: Instant,
-    /// When sockets are claimed again, after the broker has not answered.
+    /// When a broker that has never answered is asked again.
     pub(crate) claims_again_at: Instant,
     /// What was closed while a call used it.
     pub(crate) closing: Vec<Closing>,
