@@ -1,7 +1,7 @@
 //! Listeners that leave the stack: closed ones, and those that are better off with others or the kernel. `listener.rs` has the steps.
 //!
-//! Each step is taken as far as the broker goes along. If it has stopped, the listener and its connections go on, and the rest is done later. Only who is about
-//! to end waits for it.
+//! Each step is taken as far as the broker goes along. If it has stopped, the listener and its connections go on, and the rest is done later. Who is about
+//! to end waits for it, as do calls that others rely on (`driving.rs`): for a minute at most.
 //!
 //! A closed listener stays for a moment first. Who is about to end closes its listeners, and then the connections that are idle. If these moved to the
 //! kernel in between, requests would come to them, and be there unread when they are closed: their peers would be reset.
