@@ -730,6 +730,20 @@ fn a_connection_that_waits_is_accepted_by_whoever_has_the_listener() {
 }
 
 #[test]
+fn an_earlier_connection_in_time_wait_makes_way_in_an_accept_queue() {
+    let Some(mut waiting) = Waiting::new() else { return };
+    let connection = waiting.connection.clone();
+    waiting.enqueue(&connection);
+    drop(waiting.listener.accept().unwrap());
+    waiting.peer.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(waiting.peer.read(&mut [0; 9]).unwrap(), 0, "the kernel has ended it first");
+    waiting.peer.shutdown(std::net::Shutdown::Both).unwrap();
+    std::thread::sleep(EFFECT);
+    waiting.enqueue(&connection);
+    assert_eq!(waiting.listener.accept().unwrap().1, connection.remote);
+}
+
+#[test]
 fn connections_wait_together_and_those_that_cannot_stay_their_clients() {
     let Some(mut waiting) = Waiting::new() else { return };
     let [first, second] = [&waiting.connection, &waiting.other.1].map(Clone::clone);
