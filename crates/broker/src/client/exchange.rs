@@ -149,7 +149,6 @@ impl Client {
 
     /// Nobody waits any more for an answer that is overdue: the broker is behind until it comes.
     pub fn abandon(&mut self, ticket: &Ticket) {
-        self.ahead.remove(&ticket.0).into_iter().flatten().for_each(discard);
         if let Some(None) = self.open.remove(&ticket.0) {
             let since = Instant::now().checked_sub(PATIENCE).unwrap_or_else(Instant::now);
             self.unawaited.insert(ticket.0, Unawaited { since, late: Late::Forget });

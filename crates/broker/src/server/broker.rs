@@ -85,7 +85,7 @@ pub(super) struct Broker {
     pub(super) strays: Strays,
     /// Sockets of connections that helpers send to clients.
     pub(super) sending: u32,
-    /// Those of them that clients are given to accept.
+    /// Those of them that clients are given to accept by others of their user.
     pub(super) gives: BTreeMap<ClientId, u32>,
     pub(super) strangers: Strangers,
     pub(super) inbox: Inbox,

@@ -32,8 +32,6 @@ const CLIENTS_OF_A_PROCESS_MAX: usize = 16;
 /// Connections that are accepted, and messages of one client that are read, in one turn.
 const ACCEPTS_MAX: usize = 16;
 const MESSAGES_MAX: usize = 32;
-/// Connections that are under way to a client from others at most.
-const GIVES_MAX: u32 = 64;
 /// Messages that are read of a process that has ended: a child of it may go on to send in its name.
 const UNREAD_MAX: u32 = 1024;
 /// Numbers for descriptors that are left for the broker's own work when as many clients are connected as there are numbers for.
@@ -230,7 +228,7 @@ impl Broker {
         }
     }
 
-    /// Whether a client is read again when helpers have done something for it.
+    /// Whether helpers do something for a client, which is read again after that.
     fn is_under_way(&self, client: ClientId) -> bool {
         self.under_way.has(client) || self.gives.contains_key(&client)
     }
@@ -318,8 +316,7 @@ impl Broker {
 
     /// Whether others may have things told to a client, see [`Connection::is_patient`].
     pub(super) fn is_patient(&self, client: ClientId) -> bool {
-        let is_given_few = self.gives.get(&client).is_none_or(|count| *count < GIVES_MAX);
-        is_given_few && self.connections.get(&client).is_some_and(Connection::is_patient)
+        self.connections.get(&client).is_some_and(Connection::is_patient)
     }
 
     /// Sends to all clients.

@@ -239,9 +239,9 @@ struct Made {
     reservation: Reservation,
 }
 
-/// Sends a client the socket that an answer or news is about, by this message. Whoever sends it closes it before these: an epoll
-/// instance tells of a file as long as anybody has it, and a connection ends with its last descriptor, so what a program closes after the answer is
-/// to be closed. False if the client has no room: the socket goes with the answer then.
+/// Sends a client a socket ahead of the answer, or the news, that is about it. The caller closes its own copy before that one follows: an epoll instance
+/// tells of a file as long as anybody has it, and a connection ends with its last descriptor, so what a program closes is to be closed. False
+/// if the client has no room: then the socket goes with the answer.
 fn is_sent_ahead(to: Option<Theirs>, message: &FromBroker, socket: impl AsFd) -> bool {
     let octets = encode(message).ok();
     let is_sent =

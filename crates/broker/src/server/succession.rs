@@ -76,10 +76,11 @@ impl Broker {
         let news = News::Adopt { claim, local, remote };
         let message = FromBroker::AheadOfNews(news.clone());
         self.send_and_close((heir, message), socket, move |broker, unsent, now| {
-            let is_there = broker.connections.contains_key(&heir);
             match unsent.into_iter().next() {
-                Some(Passed::Theirs(socket)) if !is_there => {
-                    broker.push_orphan(listeners, socket, (local, remote), now);
+                // It is gone by now, or does not read what it is told.
+                Some(Passed::Theirs(socket)) if !broker.is_patient(heir) => {
+                    let kept = broker.keep_orphan_at(listeners, socket, (local, remote), now);
+                    kept.unwrap_or_else(|socket| socket.have_done(reset));
                 }
                 unsent => broker.tell(heir, news, unsent.into_iter().collect(), now),
             }
@@ -100,17 +101,6 @@ impl Broker {
         }
     }
 
-    fn push_orphan(
-        &mut self,
-        listeners: BTreeSet<u64>,
-        socket: Theirs,
-        (local, remote): (SocketAddr, SocketAddr),
-        now: Instant,
-    ) {
-        let (until, look_at) = (now + PATIENCE, Some(now + LOOK_AFTER));
-        self.orphans.push(Orphan { socket, local, remote, listeners, until, look_at });
-    }
-
     /// Keeps a connection for a client that comes after `from`; returns it if there cannot be one.
     pub(super) fn keep_orphan(
         &mut self,
@@ -119,12 +109,23 @@ impl Broker {
         (local, remote): (SocketAddr, SocketAddr),
         now: Instant,
     ) -> Result<(), Theirs> {
-        let listeners = self.registry.listeners_at(from, local);
+        self.keep_orphan_at(self.registry.listeners_at(from, local), socket, (local, remote), now)
+    }
+
+    /// The same for whoever has one of these listeners.
+    fn keep_orphan_at(
+        &mut self,
+        listeners: BTreeSet<u64>,
+        socket: Theirs,
+        (local, remote): (SocketAddr, SocketAddr),
+        now: Instant,
+    ) -> Result<(), Theirs> {
         let users = self.orphans.iter().map(|orphan| orphan.socket.user());
         if listeners.is_empty() || !has_room(ORPHANS_MAX, users, socket.user()) {
             return Err(socket);
         }
-        self.push_orphan(listeners, socket, (local, remote), now);
+        let (until, look_at) = (now + PATIENCE, Some(now + LOOK_AFTER));
+        self.orphans.push(Orphan { socket, local, remote, listeners, until, look_at });
         Ok(())
     }
 

@@ -213,7 +213,7 @@ impl Broker {
         self.tell_all(&News::Closing, now);
     }
 
-    /// Whether clients have queues, or are about to get something.
+    /// Whether clients have queues, or something is about to be sent to them, or to the peers of those that are gone.
     pub(super) fn has_to_finish(&self) -> bool {
         self.has_lent() || self.has_farewells() || self.sending > 0
     }

@@ -9,6 +9,7 @@ use crate::broker_side::LeftToKernel;
 use crate::descriptors::fd_table::Entry;
 use crate::descriptors::internal;
 use crate::ids::SocketId;
+use crate::moves::to_kernel::Terms;
 use crate::process::{Process, State};
 use crate::socket::kernel_only::has_adopted;
 use crate::socket::stall::Stall;
@@ -119,7 +120,7 @@ impl Process {
         let mut state = self.lock();
         let now = self.now();
         state.end_leaving();
-        state.move_all_at_last(None); // Those that the program has closed.
+        state.move_all(None, Terms::Must); // Those that the program has closed.
         state.give_queues_back(now);
         state.queue.spare_sockets.end();
         state.leave_broker();
@@ -203,7 +204,7 @@ impl State {
             self.end_leaving();
             self.close_listeners(self.clock.now());
             self.hear_if_due(now);
-            self.move_all_at_last(None);
+            self.move_all(None, Terms::Must);
             self.read_notes();
             self.kinship.leave_to_children();
             self.queue.flush(now);

@@ -3,6 +3,7 @@
 use clock::Instant;
 
 use crate::ids::SocketId;
+use crate::moves::to_kernel::Terms;
 use crate::process::State;
 use crate::socket::place::{Happening, Step};
 
@@ -21,7 +22,7 @@ impl State {
             }
         }
         self.end_leaving();
-        self.move_all_at_last(None); // Those that the program has closed.
+        self.move_all(None, Terms::Must); // Those that the program has closed.
         self.give_queues_back(now);
     }
 }

@@ -7,6 +7,7 @@ use stack::udp::{Received, UdpId, UdpRecvError};
 
 use crate::descriptors::internal;
 use crate::ids::SocketId;
+use crate::moves::to_kernel::Terms;
 use crate::process::State;
 use crate::socket::udp::DATAGRAM_MAX;
 use crate::socket::{Role, Socket};
@@ -24,7 +25,7 @@ impl State {
     pub(crate) fn move_datagrams_and_queues(&mut self, id: SocketId, now: Instant) {
         self.move_datagrams(id, now);
         if !self.sockets.iter().any(|(_, socket)| socket.claim.is_some()) {
-            self.move_all_at_last(None); // What the program has connected and closed is to be finished.
+            self.move_all(None, Terms::Must); // What the program has connected and closed is to be finished.
             self.give_queues_back(now);
         }
     }

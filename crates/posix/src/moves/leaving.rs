@@ -95,7 +95,7 @@ impl State {
         }
     }
 
-    /// All that leave have left, however long the broker takes.
+    /// All that leave do so before this returns.
     pub(crate) fn end_leaving(&mut self) {
         self.end_leaving_if(|_| true);
     }
@@ -149,11 +149,7 @@ impl State {
         for ended in self.queue.ended.iter_mut().filter(|ended| ended.local.port() == port) {
             are_any |= ended.moves_at.take().is_some();
         }
-        let have_moved = |state: &mut State| match terms {
-            Terms::Must => state.move_all_at_last(Some(port)),
-            _ => state.move_all(Some(port), terms),
-        };
-        if are_any && !have_moved(self) {
+        if are_any && !self.move_all(Some(port), terms) {
             let at = self.clock.now() + TRIED_AGAIN_AFTER;
             let ended = self.queue.ended.iter_mut().filter(|ended| ended.local.port() == port);
             ended.for_each(|ended| ended.moves_at = Some(at));

@@ -78,11 +78,6 @@ impl State {
     /// wait there are reset, as on Linux, and its connections become the kernel's soon.
     pub(crate) fn close_listener(&mut self, id: SocketId, now: Instant) {
         let local = self.sockets.get(id).and_then(|socket| crate::address::local_of(socket.fd()));
-        self.close_listener_at(id, local, now);
-    }
-
-    /// The same of one that is bound there.
-    fn close_listener_at(&mut self, id: SocketId, local: Option<SocketAddr>, now: Instant) {
         let now = self.settle_begun(now);
         self.queue.take_leaving(id);
         let claim = self.sockets.get(id).and_then(|socket| socket.claim);
@@ -147,18 +142,6 @@ impl State {
         self.take_in(now); // Their threads learn of it.
     }
 
-    /// The same however long the broker takes.
-    pub(super) fn leave_at_last(&mut self, leaving: &mut Leaving) {
-        let has_left = self.drive_until(|state| {
-            state.hear_of_begun();
-            state.leave(leaving, Terms::Tried)
-        });
-        if !has_left {
-            self.settle_begun(self.clock.now());
-            self.leave(leaving, Terms::Must);
-        }
-    }
-
     /// Takes the steps of the page; false if the broker has not gone along with all of them, and the listener goes on until they are tried again.
     pub(super) fn leave(&mut self, leaving: &mut Leaving, terms: Terms) -> bool {
         let (id, heir) = (leaving.id, leaving.heir);
@@ -188,6 +171,18 @@ impl State {
         self.note_news(id); // Who waits there again may claim it again.
         self.remove_closed(leaving);
         true
+    }
+
+    /// The same before this returns. The broker is waited for, a minute at most, and what is left then is lost.
+    pub(super) fn leave_at_last(&mut self, leaving: &mut Leaving) {
+        let has_left = self.drive_until(|state| {
+            state.hear_of_begun();
+            state.leave(leaving, Terms::Tried)
+        });
+        if !has_left {
+            self.settle_begun(self.clock.now());
+            self.leave(leaving, Terms::Must);
+        }
     }
 
     /// The last steps, with nothing left that could stay.

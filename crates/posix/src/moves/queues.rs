@@ -58,8 +58,11 @@ impl State {
     }
 
     /// Moves connections to the kernel, those at one port of ours or all, also those that the program has closed and that are not
-    /// done yet. False if some go on here, as nobody takes them at once.
+    /// done yet. False if some go on here, as nobody takes them at once. Those that must are tried for a minute first, while their peers are served.
     pub(crate) fn move_all(&mut self, port: Option<u16>, terms: Terms) -> bool {
+        if terms == Terms::Must && self.drive_until(|state| state.move_all(port, Terms::Tried)) {
+            return true;
+        }
         let is_meant = |local: SocketAddr| port.is_none_or(|port| local.port() == port);
         let held: Vec<SocketId> = self
             .sockets
@@ -77,11 +80,6 @@ impl State {
             }
         }
         self.move_closed(|(local, _)| is_meant(local), terms, self.clock.now())
-    }
-
-    /// The same however long the broker takes.
-    pub(crate) fn move_all_at_last(&mut self, port: Option<u16>) -> bool {
-        self.drive_until(|state| state.move_all(port, Terms::Tried)) || self.move_all(port, Terms::Must)
     }
 
     /// Connections that the program has closed: the kernel finishes them. False as above.

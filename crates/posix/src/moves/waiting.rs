@@ -31,9 +31,9 @@ impl State {
         }
     }
 
-    /// Takes the connections that wait at a listener off the stack. They wait at the shadow from now on. Of those that cannot the heir gets the kernel's
-    /// sockets, and who gets those that others have left to us. `false` if none waited: then nothing was taken in either. The error if some wait as before, as
-    /// the broker does not take them at once, or is in the middle of taking them.
+    /// Takes the connections that wait at a listener off the stack. They wait at the shadow from now on. The heir gets the kernel's sockets of those that
+    /// cannot, and what others have left to us. False if none waited: then nothing was taken in either. The error if some wait on, as the broker
+    /// does not take them at once, or is in the middle of that.
     pub(crate) fn leave_waiting(
         &mut self,
         id: SocketId,
@@ -227,8 +227,8 @@ impl State {
     /// What came of each. Who waits at a listener that goes, and that nobody else has, could only be reset there.
     fn enqueue(&mut self, id: SocketId, heir: Heir, waiting: &[Detached], terms: Terms) -> Vec<Enqueued> {
         let refused = || vec![Enqueued::Done(Err(NotMoved::Refused)); waiting.len()];
-        let stays = |_: &&Socket| heir != Heir::AtPort;
-        let Some(listener) = self.sockets.get(id).filter(stays).and_then(|socket| copy(socket.fd())) else {
+        let listener = self.sockets.get(id).filter(|_| heir != Heir::AtPort);
+        let Some(listener) = listener.and_then(|socket| copy(socket.fd())) else {
             return refused();
         };
         let connections: Vec<_> = waiting.iter().map(|detached| &detached.connection).collect();

@@ -36,6 +36,20 @@ fn leave_to_kernel(pair: &Pair, listener: RawFd) {
     pair.left.lock().on_socket_left(claim, pair.left.now());
 }
 
+/// The broker takes nothing, and what is asked of it is late; or it goes on.
+fn stop_broker(pair: &Pair, stops: bool) {
+    pair.others.stands_still.store(stops, Ordering::Relaxed);
+    pair.others.is_late.store(stops, Ordering::Relaxed);
+}
+
+/// Nobody is reset, and nothing of a listener is left on the stack.
+#[track_caller]
+fn assert_gone(pair: &Pair, left: RawFd, next: RawFd) {
+    assert_eq!(pair.right.recv(next, &mut [0; 8], 0), Err(EAGAIN), "it is not reset");
+    assert!(!pair.left.table.is_ours(left));
+    assert_eq!(pair.others.gave_back.load(Ordering::Relaxed), 1);
+}
+
 /// Time goes on, and a turn is made.
 fn pass(pair: &Pair, time: Duration) {
     pair.pass(time);
@@ -174,9 +188,7 @@ fn who_comes_to_one_of_several_listeners_at_a_port_while_it_is_closed_is_left_to
     pass(&pair, LATER);
     assert_eq!(pair.others.left.load(Ordering::Relaxed), 1, "one of them accepts it");
     assert_eq!(*pair.others.accept_queue.lock().unwrap(), Some(Ok(0)), "its own is gone");
-    assert_eq!(pair.right.recv(next, &mut [0; 8], 0), Err(EAGAIN), "it is not reset");
-    assert!(!pair.left.table.is_ours(left));
-    assert_eq!(pair.others.gave_back.load(Ordering::Relaxed), 1);
+    assert_gone(&pair, left, next);
 }
 
 /// A retransmitted SYN may come by another process's queue, and two processes would have the connection.
@@ -185,9 +197,8 @@ fn who_ends_while_the_broker_stands_still_answers_peers_meanwhile() {
     let pair = Pair::new();
     let (listener, address) = pair.listen();
     pair.left.pass_on(listener);
-    pair.others.is_late.store(true, Ordering::Relaxed);
+    stop_broker(&pair, true);
     pair.others.keeps_new.store(true, Ordering::Relaxed);
-    pair.others.stands_still.store(true, Ordering::Relaxed);
     *pair.others.accept_queue.lock().unwrap() = Some(Ok(0));
     std::thread::scope(|scope| {
         let ending = scope.spawn(|| {
@@ -202,8 +213,7 @@ fn who_ends_while_the_broker_stands_still_answers_peers_meanwhile() {
         });
         assert!(!ending.is_finished());
         pair.others.keeps_new.store(false, Ordering::Relaxed);
-        pair.others.stands_still.store(false, Ordering::Relaxed);
-        pair.others.is_late.store(false, Ordering::Relaxed);
+        stop_broker(&pair, false);
         ending.join().unwrap();
         assert_eq!(*pair.others.accept_queue.lock().unwrap(), Some(Ok(1)), "others find it there");
         turn_of_right(&pair);
@@ -218,20 +228,16 @@ fn who_closes_a_listener_that_is_to_leave_leaves_it_to_others() {
     *pair.others.accept_queue.lock().unwrap() = Some(Ok(0));
     let (listener, left, right, next) = connected_and_waiting(&pair);
     pair.left.pass_on(listener);
-    pair.others.is_late.store(true, Ordering::Relaxed);
-    pair.others.stands_still.store(true, Ordering::Relaxed);
+    stop_broker(&pair, true);
     leave_to_kernel(&pair, listener);
     pair.left.let_go(listener);
     pass(&pair, LATER);
     echo(&pair, left, right);
-    pair.others.stands_still.store(false, Ordering::Relaxed);
-    pair.others.is_late.store(false, Ordering::Relaxed);
+    stop_broker(&pair, false);
     pass(&pair, LATER);
     pass(&pair, LATER);
     assert_eq!(*pair.others.accept_queue.lock().unwrap(), Some(Ok(1)), "who waited there");
-    assert_eq!(pair.right.recv(next, &mut [0; 8], 0), Err(EAGAIN), "nobody is reset");
-    assert!(!pair.left.table.is_ours(left));
-    assert_eq!(pair.others.gave_back.load(Ordering::Relaxed), 1);
+    assert_gone(&pair, left, next);
 }
 
 /// As a worker that is replaced does it: requests that came meanwhile would be unread, and their peers reset.
