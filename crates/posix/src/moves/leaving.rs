@@ -43,7 +43,8 @@ impl State {
         leaving.heir = heir;
         self.ask_to_drain(&mut leaving, now);
         let _ = self.leave_waiting(id, heir, Terms::Tried, now); // Into the kernel's accept queue, while we have that.
-        let copy = (heir == Heir::Others && self.is_stopped(claim)).then(|| copy(fd)).flatten();
+        // If the broker has stopped, who comes has to wait here, and can go to the listener's accept queue later only if that stays open.
+        let copy = (heir == Heir::Others && !self.is_drained(&mut leaving)).then(|| copy(fd)).flatten();
         self.table.set(fd, Entry::None);
         if let Some(socket) = self.sockets.get_mut(id) {
             socket.set_fd(enter(self.table, copy));
@@ -53,12 +54,6 @@ impl State {
         self.queue.leaving.push(leaving);
         self.queue.wake_driver(); // Its sleep is to end by then.
         true
-    }
-
-    /// Whether the broker has stopped. Then who comes has to wait here, and can go to the listener's accept queue later only if it stays open.
-    fn is_stopped(&mut self, claim: ClaimId) -> bool {
-        let Some(attachment) = self.attachment() else { return false };
-        !attachment.is_shared(claim) && attachment.stands_still()
     }
 
     /// A listener that stays open leaves, as far as the broker goes along now, and the rest of it soon.

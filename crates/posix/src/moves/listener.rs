@@ -222,7 +222,7 @@ impl State {
     }
 
     /// Whether the broker has passed new connections to the kernel, or does so in a moment.
-    fn is_drained(&mut self, leaving: &mut Leaving) -> bool {
+    pub(super) fn is_drained(&mut self, leaving: &mut Leaving) -> bool {
         let now = self.clock.now();
         self.ask_to_drain(leaving, now);
         let (Some((request, asked_at)), Some(attachment)) = (leaving.asked, self.attachment()) else {

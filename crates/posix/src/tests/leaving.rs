@@ -36,10 +36,10 @@ fn leave_to_kernel(pair: &Pair, listener: RawFd) {
     pair.left.lock().on_socket_left(claim, pair.left.now());
 }
 
-/// The broker takes nothing, and what is asked of it is late; or it goes on.
+/// The broker takes nothing, and does nothing about new connections; or it goes on.
 fn stop_broker(pair: &Pair, stops: bool) {
     pair.others.stands_still.store(stops, Ordering::Relaxed);
-    pair.others.is_late.store(stops, Ordering::Relaxed);
+    pair.others.keeps_new.store(stops, Ordering::Relaxed);
 }
 
 /// Nobody is reset, and nothing of a listener is left on the stack.
@@ -106,8 +106,7 @@ fn while_the_broker_stands_still_a_listener_that_is_to_leave_goes_on() {
         echo(&pair, accepted, next);
         assert!(claim_of(&pair, listener).is_some());
 
-        pair.others.keeps_new.store(false, Ordering::Relaxed);
-        pair.others.stands_still.store(false, Ordering::Relaxed);
+        stop_broker(&pair, false);
         pass(&pair, LATER);
         assert_eq!(claim_of(&pair, listener), None, "it was tried again");
         assert!(!pair.left.table.is_ours(left) && !pair.left.table.is_ours(accepted));
@@ -198,7 +197,6 @@ fn who_ends_while_the_broker_stands_still_answers_peers_meanwhile() {
     let (listener, address) = pair.listen();
     pair.left.pass_on(listener);
     stop_broker(&pair, true);
-    pair.others.keeps_new.store(true, Ordering::Relaxed);
     *pair.others.accept_queue.lock().unwrap() = Some(Ok(0));
     std::thread::scope(|scope| {
         let ending = scope.spawn(|| {
@@ -212,7 +210,6 @@ fn who_ends_while_the_broker_stands_still_answers_peers_meanwhile() {
             pair.right.send_all(right, b"request").is_ok()
         });
         assert!(!ending.is_finished());
-        pair.others.keeps_new.store(false, Ordering::Relaxed);
         stop_broker(&pair, false);
         ending.join().unwrap();
         assert_eq!(*pair.others.accept_queue.lock().unwrap(), Some(Ok(1)), "others find it there");

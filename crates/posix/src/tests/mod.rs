@@ -80,8 +80,6 @@ struct Others {
     asked_parent_at_once: AtomicU32,
     /// The broker does not answer.
     stands_still: AtomicBool,
-    /// Its answers are so late that nothing is asked.
-    is_late: AtomicBool,
     /// Nor does it answer to claims.
     claims_none: AtomicBool,
     /// Nor does it pass new connections of claims to the kernel.
@@ -318,8 +316,9 @@ impl Attachment for Wire {
         !self.others.keeps_new.load(Ordering::Relaxed)
     }
 
+    /// Its answers are never so late: each of them is asked for.
     fn stands_still(&mut self) -> bool {
-        self.others.is_late.load(Ordering::Relaxed)
+        false
     }
 
     fn give_back(&mut self) {
