@@ -496,12 +496,12 @@ impl Client {
         Ok(if is_silent { Duration::ZERO } else { PATIENCE_TO_MOVE })
     }
 
-    /// Answers a [`News::ChildAsks`](crate::protocol::News::ChildAsks) by a kernel socket.
+    /// Answers a [`News::ChildAsks`] by a kernel socket.
     pub fn give_to_child(&mut self, token: u64, socket: BorrowedFd<'_>) -> Result<(), ClientError> {
         self.tell(&Request::Give { token: Some(token) }, &[socket])
     }
 
-    /// Answers a [`News::ChildAsks`](crate::protocol::News::ChildAsks) that names no connection of ours.
+    /// Answers a [`News::ChildAsks`] that names no connection of ours.
     pub fn refuse_child(&mut self, token: u64) -> Result<(), ClientError> {
         self.tell(&Request::Give { token: Some(token) }, &[])
     }
@@ -607,7 +607,7 @@ impl Client {
         }))
     }
 
-    /// Says that the connection of a [`News::Strayed`](crate::protocol::News::Strayed) is not ours.
+    /// Says that the connection of a [`News::Strayed`] is not ours.
     pub fn disown(&mut self, token: u64) -> Result<(), ClientError> {
         self.tell(&Request::Unknown { token }, &[])
     }
