@@ -74,20 +74,13 @@ impl State {
         let Some((claim, local)) = self.claimed_at(id) else { return };
         self.forget_stall(id);
         let leaving = self.queue.take_leaving(id).unwrap_or_else(|| Leaving::new(id, claim, local));
-        self.leave_at_last(&mut Leaving { heir: Heir::Kernel, ..leaving });
+        self.leave_at_last(Leaving { heir: Heir::Kernel, ..leaving });
     }
 
     /// Those whose time has come get on with it.
     pub(crate) fn go_on_leaving(&mut self, now: Instant) {
         let due: Vec<Leaving> = self.queue.leaving.extract_if(.., |leaving| now >= leaving.at).collect();
-        due.into_iter().for_each(|leaving| self.leave_on(leaving));
-    }
-
-    fn leave_on(&mut self, mut leaving: Leaving) {
-        if !self.leave(&mut leaving, Terms::Tried) {
-            leaving.at = self.clock.now() + TRIED_AGAIN_AFTER;
-            self.queue.leaving.push(leaving);
-        }
+        due.into_iter().for_each(|leaving| _ = self.leave_on(leaving));
     }
 
     /// All that leave do so before this returns.
@@ -103,8 +96,8 @@ impl State {
 
     fn end_leaving_if(&mut self, is_meant: impl Fn(&Leaving) -> bool) {
         while let Some(at) = self.queue.leaving.iter().position(&is_meant) {
-            let mut leaving = self.queue.leaving.remove(at);
-            self.leave_at_last(&mut leaving);
+            let leaving = self.queue.leaving.remove(at);
+            self.leave_at_last(leaving);
         }
     }
 

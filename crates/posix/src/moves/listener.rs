@@ -33,7 +33,7 @@ use stack::Handshake;
 use crate::broker_side::ClaimId;
 use crate::descriptors::internal::close_entered;
 use crate::ids::SocketId;
-use crate::moves::to_kernel::{TRIED_FOR, Terms, WaitsAgain};
+use crate::moves::to_kernel::{TRIED_AGAIN_AFTER, TRIED_FOR, Terms, WaitsAgain};
 use crate::process::State;
 use crate::queue::ended::KEPT_AFTER_CLOSE;
 use crate::queue::{Ended, Heir, Leaving};
@@ -87,7 +87,7 @@ impl State {
         }
         self.forget_stall(id);
         if let Some(heir) = self.sockets.get(id).and_then(heir_of_closed) {
-            return self.leave_at_last(&mut Leaving { heir, ..Leaving::new(id, claim, local) });
+            return self.leave_at_last(Leaving { heir, ..Leaving::new(id, claim, local) });
         }
         if let Some(attachment) = self.attachment() {
             attachment.drain(claim);
@@ -143,7 +143,7 @@ impl State {
     }
 
     /// Takes the steps of the page; false if the broker has not gone along with all of them, and the listener goes on until they are tried again.
-    pub(super) fn leave(&mut self, leaving: &mut Leaving, terms: Terms) -> bool {
+    fn leave(&mut self, leaving: &mut Leaving, terms: Terms) -> bool {
         let (id, heir) = (leaving.id, leaving.heir);
         let Some(drained_at) = self.drain(leaving, terms) else { return false };
         let since = self.clock.now().since(drained_at);
@@ -173,15 +173,27 @@ impl State {
         true
     }
 
-    /// The same before this returns. The broker is waited for, a minute at most, and what is left then is lost.
-    pub(super) fn leave_at_last(&mut self, leaving: &mut Leaving) {
-        let has_left = self.drive_until(|state| {
-            state.hear_of_begun();
-            state.leave(leaving, Terms::Tried)
-        });
+    /// The same; if it has not left, it gets on with it later.
+    pub(super) fn leave_on(&mut self, mut leaving: Leaving) -> bool {
+        let has_left = self.leave(&mut leaving, Terms::Tried);
         if !has_left {
+            leaving.at = self.clock.now() + TRIED_AGAIN_AFTER;
+            self.queue.leaving.push(leaving);
+        }
+        has_left
+    }
+
+    /// The same before this returns. The broker is waited for, a minute at most, and what is left then is lost.
+    pub(super) fn leave_at_last(&mut self, leaving: Leaving) {
+        let id = leaving.id;
+        self.queue.leaving.push(leaving);
+        self.drive_until(|state| {
+            state.hear_of_begun();
+            state.queue.take_leaving(id).is_none_or(|leaving| state.leave_on(leaving))
+        });
+        if let Some(mut leaving) = self.queue.take_leaving(id) {
             self.settle_begun(self.clock.now());
-            self.leave(leaving, Terms::Must);
+            self.leave(&mut leaving, Terms::Must);
         }
     }
 
